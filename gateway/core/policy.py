@@ -1,0 +1,316 @@
+"""Policies as the house uses them: parsed, checked, ready to match. Files are wire's matter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from gateway.core.effect import Outcome
+from gateway.core.errors import Malformed
+from gateway.core.fence import FunctionRules, OnDuplicate
+from gateway.core.jsonpath import Path
+from gateway.core.match import Match, split_path
+from gateway.core.template import RequestValues, Template
+
+
+class Does(StrEnum):
+    """What a route is."""
+
+    READ = "read"
+    WRITE = "write"
+    REFUSE = "refuse"
+
+
+class Guard(StrEnum):
+    """What may happen after "unknown"."""
+
+    NATIVE_KEY = "native_key"
+    UNIQUE_FIELD = "unique_field"
+    VERSION = "version"
+    REPEAT = "repeat"
+    LOOK_FIRST = "look_first"
+    NONE = "none"
+
+
+GUARANTEE: Final[Mapping[Guard, str]] = {
+    Guard.NATIVE_KEY: "strong",
+    Guard.UNIQUE_FIELD: "strong",
+    Guard.VERSION: "good",
+    Guard.REPEAT: "good",
+    Guard.LOOK_FIRST: "best effort",
+    Guard.NONE: "at most once, then a person",
+}
+
+
+class Mode(StrEnum):
+    """Whether the fence acts, or only says what it would have done."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+
+
+class Connections(StrEnum):
+    """Whether a write may travel on a connection that carried another."""
+
+    REUSE = "reuse"
+    FRESH = "fresh"
+
+
+class Is(StrEnum):
+    """What a result rule says that an answer means."""
+
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+    NO_EFFECT = "no-effect"
+    UNKNOWN = "unknown"
+    LOOK = "look"
+    CONFIRMED_IF_TRIED_BEFORE = "confirmed-if-tried-before"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that is never shown: not in logs, problems, the ledger or on a screen."""
+
+    value: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return "(secret)"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The credential that the gateway injects. `header` is the field's whole value."""
+
+    kind: str  # bearer, header or basic
+    header_name: str = "Authorization"
+    header: Secret = Secret("")
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """What one value must be. Exactly one of the four is set."""
+
+    values: tuple[Any, ...] | None = None
+    present: bool | None = None
+    absent: bool | None = None
+    matches: re.Pattern[str] | None = None
+
+    def holds(self, found: Sequence[Any]) -> bool:
+        if self.present:
+            return bool(found)
+        if self.absent:
+            return not found
+        if self.matches is not None:
+            return any(isinstance(value, str) and self.matches.search(value) for value in found)
+        return any(_same(value, wanted) for value in found for wanted in self.values or ())
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Equality in which types matter: true is neither "true" nor 1."""
+    return type(found) is type(wanted) and bool(found == wanted)
+
+
+NOT_JSON: Final = object()
+"""Stands for a body that is not JSON; every `json` test on it is false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a test looks at: an answer, or a request. Header names in lower case."""
+
+    status: int | None
+    headers: Mapping[str, Sequence[str]]
+    body: Any = NOT_JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A condition on an answer or a request. All parts given must hold."""
+
+    __test__ = False  # the word of the language, not a pytest class
+
+    status: frozenset[int] | None = None
+    header: tuple[tuple[str, Expect], ...] = ()
+    json: tuple[tuple[Path, Expect], ...] = ()
+    same: tuple[tuple[Path, Template], ...] = ()
+
+    @property
+    def reads_body(self) -> bool:
+        return bool(self.json or self.same)
+
+    def holds(self, facts: Facts, values: RequestValues) -> bool:
+        if self.status is not None and facts.status not in self.status:
+            return False
+        if not all(expect.holds(facts.headers.get(name, ())) for name, expect in self.header):
+            return False
+        if not self.reads_body:
+            return True
+        if facts.body is NOT_JSON:
+            return False
+        if not all(expect.holds(path.find(facts.body)) for path, expect in self.json):
+            return False
+        try:
+            return all(t.render(values) in path.find(facts.body) for path, t in self.same)
+        except Malformed:  # the request has no such value, so nothing equals it
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One entry of `result`: what an answer means, and what to keep of it."""
+
+    when: Test
+    means: Is
+    take: tuple[tuple[str, Path], ...] = ()
+    alarm: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDown:
+    """An answer that proves "not carried out, try later"."""
+
+    when: Test
+    wait_header: str | None = None
+    wait_as: str = "seconds"
+    wait_else_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How to find out whether an effect happened. Parsed and shown; acted on by reconciliation."""
+
+    method: str
+    target: Template
+    found: Test
+    missing: Test
+    settle_ms: int
+    reads: str = "record"  # or: index
+    each: Path | None = None
+    body: Any = None
+    take: tuple[tuple[str, Path], ...] = ()
+    if_still_missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one exchange. A route's own override its destination's."""
+
+    at_once: int = 64
+    timeout_ms: int = 30_000
+    connect_ms: int = 10_000
+    settle_ms: int = 5_000
+    body_max_bytes: int = 64 * 1024 * 1024
+    barrier_wait_ms: int = 10_000
+    max_attempts: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One route of a destination. `key` None takes the key from the header; `covers` None is
+    destination + path without query."""
+
+    name: str
+    match: Match
+    does: Does
+    line: int = 0
+    when: Test | None = None
+    because: str = ""
+    note: str = ""
+    key: Template | None = None
+    on_duplicate: OnDuplicate = OnDuplicate.REPLAY
+    guard: Guard = Guard.NONE
+    covers: Template | None = None
+    results: tuple[Rule, ...] = ()
+    ignore_in_fingerprint: tuple[Path, ...] = ()
+    look: Look | None = None
+    repeat_is_harmless: bool = False
+    limits: Limits = Limits()
+
+    @property
+    def reads_request_body(self) -> bool:
+        """Whether the decision reads the request's body, so that it must be unambiguous."""
+        in_templates = any(
+            template is not None and "body" in template.sources
+            for template in (self.key, self.covers)
+        )
+        in_results = any("body" in t.sources for rule in self.results for _, t in rule.when.same)
+        return in_templates or in_results or (self.when is not None and self.when.reads_body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """One destination's policy. `digest` is that of its file: effects are pinned to it."""
+
+    name: str
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+    digest: str
+    file: str = ""
+    boundary: str = "enforced"  # or: partial
+    checked: str | None = None
+    login: Login | None = None
+    limits: Limits = Limits()
+    slow_down: tuple[SlowDown, ...] = ()
+    functions: frozenset[str] | None = None
+    mode: Mode = Mode.ENFORCE
+    connections: Connections = Connections.REUSE
+    setup: tuple[str, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}{self.prefix}"
+
+    def candidates(self, method: str, raw_path: str) -> list[tuple[Route, dict[str, str]]]:
+        """Return the routes whose method and path fit, in order, up to the first without a
+        test of its own on the request (which then decides)."""
+        segments = split_path(raw_path)
+        fitting: list[tuple[Route, dict[str, str]]] = []
+        for route in self.routes:
+            parts = route.match.parts_of(method, segments)
+            if parts is not None:
+                fitting.append((route, parts))
+                if route.when is None:
+                    break
+        return fitting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One exclusive function's policy."""
+
+    name: str
+    rules: FunctionRules = field(default_factory=FunctionRules)
+    per_unit: bool = False  # leadership: unit
+    exceptions_owner: str = ""
+    exceptions_deadline_ms: int = 0
+    digest: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """Everything loaded at one moment; replaced whole, never changed."""
+
+    destinations: Mapping[str, Destination] = field(default_factory=dict)
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    digest: str = ""
+
+
+DEFAULT_MEANING: Final[Mapping[int, Outcome]] = (
+    dict.fromkeys([*range(200, 300), 303], Outcome.CONFIRMED)
+    | dict.fromkeys(
+        {400, 402, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415, 416, 417, 422, 423, 424}
+        | {426, 428, 431, 451, 307, 308},
+        Outcome.REJECTED,
+    )
+    | dict.fromkeys([401, 403, 407, 421, 425, 429], Outcome.NO_EFFECT)
+)
+"""What a status proves about a write where no rule says otherwise (DESIGN 10.1).
+A status that is not here proves nothing: 408, other 3xx, every 5xx."""
