@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Protocol
 
 
@@ -15,6 +16,9 @@ class Clock(Protocol):
     def boot_s(self) -> float:
         """Seconds on a clock that never steps and counts suspend time."""
 
+    def boot_id(self) -> str:
+        """Which boot `boot_s` counts from; "" if that cannot be told."""
+
 
 class SystemClock:
     """The machine's clocks. CLOCK_MONOTONIC stands still in suspend, so BOOTTIME is used
@@ -25,6 +29,12 @@ class SystemClock:
 
     def boot_s(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def boot_id(self) -> str:
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        except OSError:
+            return ""
 
 
 class ManualClock:
@@ -39,6 +49,9 @@ class ManualClock:
 
     def boot_s(self) -> float:
         return self._boot_s
+
+    def boot_id(self) -> str:
+        return "manual"
 
     def advance(self, *, seconds: float = 0, ms: int = 0) -> None:
         self._boot_s += seconds + ms / 1000

@@ -32,6 +32,7 @@ CONDITIONAL_FIELDS: Final = (
 """Request fields that change what the request means, beside any API version field."""
 
 _VERSION_FIELD: Final = re.compile(r"[a-z0-9-]*-version\Z")
+_WAIT: Final = re.compile(r"(?:^|,)\s*wait\s*=[^,]*", re.IGNORECASE)
 
 
 class AmbiguousJson(ValueError):
@@ -71,8 +72,8 @@ def fingerprint(
     essence = _BOUNDARY.sub("", content_type)
     counted = sorted(
         f"{name}:{value}"
-        for name, value in fields
-        if name in CONDITIONAL_FIELDS or _VERSION_FIELD.match(name)
+        for name, value in map(_without_wait, fields)
+        if value and (name in CONDITIONAL_FIELDS or _VERSION_FIELD.match(name))
     )
     head = [f"fp{VERSION}", method, target, essence, coding, "\n".join(counted)]
     raw = _digest(head, body_digest)
@@ -80,6 +81,12 @@ def fingerprint(
     if canonical is None:
         return Fingerprint(VERSION, raw)
     return Fingerprint(VERSION, raw, _digest(head, hashlib.sha256(canonical).digest()))
+
+
+def _without_wait(field: tuple[str, str]) -> tuple[str, str]:
+    """How long the caller waits is between it and us: a retry may wait longer."""
+    name, value = field
+    return (name, _WAIT.sub("", value).strip(", ")) if name == "prefer" else field
 
 
 def _digest(head: Sequence[str], body_digest: bytes) -> bytes:
@@ -147,11 +154,11 @@ def _constant(text: str) -> Any:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise AmbiguousJson(f"the member {twice!r} is there twice")
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise AmbiguousJson(f"the member {name[:80]!r} is there twice")
+        members[name] = value
     return members
 
 
@@ -191,9 +198,9 @@ def _canonical_multipart(content_type: str, body: bytes) -> bytes | None:
     found = _BOUNDARY.search(content_type)
     if found is None:
         return None
-    delimiter = b"--" + found.group(1).strip('"').encode()
+    delimiter = b"--" + found.group(1).strip('"').encode("utf-8", "surrogateescape")
     pieces = (b"\r\n" + body).split(b"\r\n" + delimiter)
-    if len(pieces) < 3 or pieces[0] or not pieces[-1].startswith(b"--"):
+    if len(pieces) < 3 or pieces[0] or pieces[-1] not in (b"--", b"--\r\n"):
         return None
     out: list[bytes] = []
     for piece in pieces[1:-1]:

@@ -85,9 +85,15 @@ class Template:
             if isinstance(piece, str):
                 out.append(piece)
                 continue
-            text = _value(piece, values)
-            for encode in piece.encoders:
-                text = encode(text)
+            try:
+                text = _value(piece, values)
+                text.encode()  # JSON may hold half a surrogate pair, which is no text
+                for encode in piece.encoders:
+                    text = encode(text)
+            except ValueError:
+                raise Malformed(
+                    f"the request's value for {{{piece.text}}} cannot be written as the policy wants"
+                ) from None
             out.append(quote(text, safe="") if url else text)
         return "".join(out)
 
@@ -152,7 +158,7 @@ def shorten(text: str, limit: int) -> str:
 
 def _encoder(template: str, word: str) -> Encoder:
     name, _, argument = word.partition(" ")
-    if name == "text" and argument.isdigit() and int(argument) >= 16:
+    if name == "text" and argument.isdecimal() and int(argument) >= 16:
         limit = int(argument)
         return lambda text: shorten(text, limit)
     if name == "minus" and (found := re.fullmatch(r"(\d+)([smh])", argument)):

@@ -6,7 +6,8 @@ out twice. Demo, tests, drills and load tests send to it and believe its journal
 
     records   contacts, notes and opportunities
     journal   what arrived, what it changed, what happened twice; the file behind both
-    faults    the ways in which it can be told to misbehave
+    faults    the words for misbehaviour, and where the one for a request comes from
+    acts      carrying a fault out
     admin     /_sandbox/*: reading the journal, scripting faults, releasing held requests
     server    the CRM's own paths, and the process
 

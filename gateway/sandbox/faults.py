@@ -1,7 +1,8 @@
 """The ways in which the sandbox can be told to misbehave.
 
 A fault is one word, `name` or `name:argument`. It decides three things: whether the request has
-its effect, when, and what the peer gets to see of it. `KNOWN` is the whole vocabulary.
+its effect, when, and what the peer gets to see of it. `KNOWN` is the whole vocabulary; acts.py
+carries it out.
 
 Where a fault comes from, first match wins: the request's own `X-Sandbox-Fault` header, the
 script (queued for the next matching requests), chaos (drawn by weight, for writes only).
@@ -10,20 +11,12 @@ script (queued for the next matching requests), chaos (drawn by weight, for writ
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import re
-import socket
-import struct
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any
 
-from aiohttp import web
-
 from gateway.sandbox.journal import ring
-from gateway.sandbox.records import Answer, error
 
 Json = dict[str, Any]
 
@@ -47,8 +40,6 @@ KNOWN = {
     "hold-after:NAME": "effect, wait for release of NAME, then answer",
 }
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-PIECES = 4
-PEER_CHECK_S = 0.05
 
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -65,7 +56,7 @@ class BadFault(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A parsed fault word. `name` is the key into the table of acts below."""
+    """A parsed fault word. `name` is the key into the table in acts.py."""
 
     word: str
     name: str
@@ -88,6 +79,14 @@ def parse_fault(word: str) -> Fault:
     Raises:
         BadFault: naming the word and listing those known.
     """
+    try:
+        fault = _parse(word)
+    except BadFault as wrong:
+        raise BadFault(f"unknown fault {word!r}: {wrong}; known are: {', '.join(KNOWN)}") from wrong
+    return fault
+
+
+def _parse(word: str) -> Fault:
     name, colon, argument = word.strip().partition(":")
     if name in _PLAIN and not colon:
         return Fault(word, name)
@@ -105,7 +104,7 @@ def parse_fault(word: str) -> Fault:
             pause_s = parse_duration(argument) if colon else 0.0
             kind = "refuse" if before else "status-after"
             return Fault(word, kind, status=int(found[1]), pause_s=pause_s)
-    raise BadFault(f"unknown fault {word!r}; known are: {', '.join(KNOWN)}")
+    raise BadFault("there is no such word")
 
 
 class Holds:
@@ -172,7 +171,9 @@ class Script:
         self.queued: list[Scripted] = []
         self.chaos: Chaos | None = None
 
-    def choose(self, header: str | None, method: str, path: str, intent: str | None) -> Fault | None:
+    def choose(
+        self, header: str | None, method: str, path: str, intent: str | None
+    ) -> Fault | None:
         """Choose the fault of one request, using up a queued one.
 
         Raises:
@@ -203,161 +204,3 @@ class Script:
             ],
             "chaos": None if chaos is None else {"seed": chaos.seed, "weights": chaos.weights},
         }
-
-
-class Silence(web.Response):
-    """No answer: aiohttp closes the connection as if the peer had left."""
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        raise ConnectionResetError("the sandbox hangs up")
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One request in hand: `apply` carries it out and gives the answer an honest CRM gives."""
-
-    request: web.Request
-    apply: Callable[[], Answer]
-    holds: Holds
-
-
-Act = Callable[[Fault, Exchange], Awaitable[web.StreamResponse]]
-
-
-def respond(answer: Answer) -> web.Response:
-    return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
-
-
-async def misbehave(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    """Carry out `exchange` the way `fault` says."""
-    try:
-        return await ACTS[fault.name](fault, exchange)
-    except ConnectionError:  # the peer left while it was being answered; the effect stays
-        return Silence()
-
-
-async def _refuse(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    retry = {"Retry-After": str(math.ceil(fault.pause_s))} if fault.pause_s else {}
-    refusal = error(fault.status, f"the sandbox was told to answer {fault.word}")
-    return respond(refusal._replace(headers={**refusal.headers, **retry}))
-
-
-async def _status_after(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    exchange.apply()
-    return await _refuse(fault, exchange)
-
-
-async def _delay(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    await asyncio.sleep(fault.pause_s)
-    return respond(exchange.apply())
-
-
-async def _delay_after(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    answer = exchange.apply()
-    await asyncio.sleep(fault.pause_s)
-    return respond(answer)
-
-
-async def _hold(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    await exchange.holds.wait(fault.hold)
-    return respond(exchange.apply())
-
-
-async def _hold_after(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    answer = exchange.apply()
-    await exchange.holds.wait(fault.hold)
-    return respond(answer)
-
-
-async def _close_before(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    return Silence()
-
-
-async def _close_after(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    exchange.apply()
-    return Silence()
-
-
-async def _reset_after(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    exchange.apply()
-    transport = exchange.request.transport
-    if transport is not None:
-        # Closing with a linger time of zero is what makes the kernel send RST, not FIN.
-        peer = transport.get_extra_info("socket")
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        transport.abort()
-    return Silence()
-
-
-def _write_raw(exchange: Exchange, raw: bytes) -> web.StreamResponse:
-    transport = exchange.request.transport
-    if transport is not None:
-        transport.write(raw)
-    return Silence()  # which closes once these bytes are out
-
-
-async def _truncate(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    answer = exchange.apply()
-    names = {**answer.headers, "Content-Length": str(len(answer.body))}
-    fields = "".join(f"{name}: {value}\r\n" for name, value in names.items())
-    head = f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n{fields}\r\n".encode()
-    if not answer.body:
-        return _write_raw(exchange, head[: len(head) // 2])
-    return _write_raw(exchange, head + answer.body[: len(answer.body) // 2])
-
-
-async def _garbage(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    exchange.apply()
-    return _write_raw(exchange, b"\x16\x03\x01\xff this is no HTTP \x00\xfe\r\n\r\n")
-
-
-async def _drip(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    answer = exchange.apply()
-    response = web.StreamResponse(status=answer.status, headers=answer.headers)
-    if answer.body:
-        response.content_length = len(answer.body)
-    await response.prepare(exchange.request)
-    step = max(1, math.ceil(len(answer.body) / PIECES))
-    for start in range(0, len(answer.body), step):
-        await asyncio.sleep(fault.pause_s if start else 0.0)
-        await response.write(answer.body[start : start + step])
-    await response.write_eof()
-    return response
-
-
-async def _hang(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    exchange.apply()
-    while exchange.request.transport is not None:  # aiohttp tells nobody when a peer leaves
-        await asyncio.sleep(PEER_CHECK_S)
-    return Silence()
-
-
-async def _sse(fault: Fault, exchange: Exchange) -> web.StreamResponse:
-    answer = exchange.apply()
-    if answer.status >= 400 or exchange.request.method == "HEAD":
-        return respond(answer)
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-    await response.prepare(exchange.request)
-    await response.write(b'event: started\ndata: {"progress": 0}\n\n')
-    await response.write(b'event: working\ndata: {"progress": 50}\n\n')
-    await response.write(b"event: result\ndata: " + (answer.body or b"null") + b"\n\n")
-    await response.write_eof()
-    return response
-
-
-ACTS: dict[str, Act] = {
-    "refuse": _refuse,
-    "status-after": _status_after,
-    "delay": _delay,
-    "delay-after": _delay_after,
-    "hold": _hold,
-    "hold-after": _hold_after,
-    "close-before": _close_before,
-    "close-after": _close_after,
-    "reset-after": _reset_after,
-    "truncate": _truncate,
-    "garbage": _garbage,
-    "drip": _drip,
-    "hang": _hang,
-    "sse": _sse,
-}

@@ -42,7 +42,7 @@ class Entry:
     n: int
     method: str
     target: str
-    headers: bytes
+    headers: str
     body_sha256: str
     body: str
     at_ms: int
@@ -57,10 +57,10 @@ class Entry:
 
 
 def entry_from_json(line: Json) -> Entry:
-    return Entry(**{**line, "headers": orjson.dumps(line["headers"])})
+    return Entry(**{**line, "headers": orjson.dumps(line["headers"]).decode()})
 
 
-def digest_headers(raw: Sequence[tuple[bytes, bytes]]) -> bytes:
+def digest_headers(raw: Sequence[tuple[bytes, bytes]]) -> str:
     """Encode headers as pairs; credentials are replaced by the start of their SHA-256."""
     pairs = []
     for name, value in raw:
@@ -68,7 +68,8 @@ def digest_headers(raw: Sequence[tuple[bytes, bytes]]) -> bytes:
         if name.lower().endswith(b"authorization"):  # Proxy- and Fence-Authorization too
             text = "sha256:" + hashlib.sha256(value).hexdigest()[:16]
         pairs.append((name.decode("utf-8", "replace"), text))
-    return orjson.dumps(pairs)
+    # As text, because the bytes orjson returns keep hold of the 4 KiB they were written in.
+    return orjson.dumps(pairs).decode()
 
 
 async def until(bell: asyncio.Event, ready: Callable[[], bool], timeout_s: float) -> None:

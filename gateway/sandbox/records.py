@@ -111,7 +111,9 @@ class Records:
             return error(404, f"there is no {call.path}"), None
         allowed = ON_A_RECORD if record_id else ON_A_KIND
         if call.method not in allowed:
-            return error(405, f"{call.method} is not for {call.path}", Allow=", ".join(allowed)), None
+            return error(
+                405, f"{call.method} is not for {call.path}", Allow=", ".join(allowed)
+            ), None
         if not record_id:
             if call.method == "POST":
                 return self._create(kind, shelf, call.payload)

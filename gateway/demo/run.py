@@ -1,0 +1,82 @@
+"""One run of the demo: processes up, story played, table told, everything down again."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+
+from gateway.core.errors import GatewayError
+from gateway.demo.agents import NotAnswered
+from gateway.demo.narrate import Narrator, closing_table, verdict_lines
+from gateway.demo.processes import ChildFailed, Children
+from gateway.demo.stage import Stage
+from gateway.demo.story import Story
+
+LONGEST_RUN_S = 60.0
+INTERRUPTED = 130
+
+
+def run_demo(*, keep: bool = False, folder: Path | None = None) -> int:
+    """Play the demo and return the exit code: 0 only if the CRM's record proves the promise."""
+    kept = keep or folder is not None
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="fencegate-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return asyncio.run(_run(folder))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("\ninterrupted; all processes are stopped", file=sys.stderr)
+        return INTERRUPTED
+    except GatewayError as error:
+        print(f"the demo could not go on: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if kept:
+            print(f"policies, ledger, journal and logs are kept in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _run(folder: Path) -> int:
+    # SIGTERM ends Python at once and would leave the children behind; Ctrl-C does not.
+    task = asyncio.current_task()
+    if task is not None:
+        with suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    stage = Stage(folder)
+    with Children(folder) as children:
+        await asyncio.to_thread(stage.start_both, children)
+        print(f"sandbox CRM on {stage.crm_url}, gateway on {stage.gateway_url}, SQLite ledger")
+        try:
+            async with asyncio.timeout(LONGEST_RUN_S):
+                return await _play(stage)
+        except TimeoutError:
+            children.require_running()
+            raise ChildFailed(f"the demo took longer than {LONGEST_RUN_S:g} s") from None
+        except NotAnswered as error:
+            children.require_running()
+            tails = [f"{child.name}:\n{child.tail()}" for child in children.started]
+            raise ChildFailed("\n".join([str(error), *tails])) from error
+
+
+async def _play(stage: Stage) -> int:
+    started_s = time.monotonic()
+    narrator = Narrator()
+    timeout = aiohttp.ClientTimeout(total=20)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        story = Story(stage, session, narrator)
+        await story.play()
+        account, faults = await story.account()
+    narrator.heading("what the CRM's own record says")
+    lines = closing_table(narrator, account)
+    for line in [*lines, "", *verdict_lines(faults, time.monotonic() - started_s)]:
+        print(line)
+    return 1 if faults else 0

@@ -1,0 +1,1 @@
+"""The ledger: what survives. Decisions are taken inside the transaction that records them."""

@@ -1,0 +1,370 @@
+"""One batch: load what it needs, decide each operation in order, write the lot down.
+
+Each operation is decided against what the batch has already written, so that deciding many
+in one transaction gives what deciding them one after another would have given.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from gateway.core.effect import Outcome
+from gateway.core.errors import InvariantError
+from gateway.core.ids import EffectKey, Scope
+from gateway.store import rows
+from gateway.store.records import AnswerState, StoredAnswer
+from gateway.store.rows import COVERS_ALL, AttemptRow, EffectRow, OpenRow, ScopeRow
+
+STRANDED_AFTER_MS: Final = 1000
+"""How long past its deadline an intent's owner has for settling it."""
+
+_INSERT_EFFECT: Final = (
+    "INSERT INTO effect (id, destination, function, unit, key, scope_unit, item, covers, "
+    "principal, outcome, attempts, observed, created_at_ms)"
+)
+_INSERT_ATTEMPT: Final = (
+    "INSERT INTO attempt (effect_id, n, function, scope_unit, destination, covers, term, holder, "
+    "principal, instance, method, target, fp_version, fp_raw, fp_canonical, policy_digest, "
+    "created_at_ms, deadline_at_ms, seal_at_ms, request_head, request_body, request_file)"
+)
+_INSERT_ANSWER: Final = (
+    "INSERT INTO answer (effect_id, n, status, headers, body, body_sha256, body_bytes, "
+    "state, at_ms)"
+)
+_INSERT_TRANSITION: Final = (
+    "INSERT INTO transition (at_ms, kind, function, unit, term, holder, effect_id, principal, "
+    "reason, detail)"
+)
+_INSERT_HANDOVER: Final = (
+    "INSERT INTO handover (function, unit, term, holder, previous_term, previous_holder, at_ms, "
+    "effects)"
+)
+_UPSERT_SCOPE: Final = (
+    " ON CONFLICT (function, unit) DO UPDATE SET highest_term = excluded.highest_term, "
+    "last_term = excluded.last_term, holder = excluded.holder, "
+    "raised_at_ms = excluded.raised_at_ms"
+)
+_COUNT_REFUSAL: Final = (
+    " ON CONFLICT DO UPDATE SET count = count + excluded.count, last_at_ms = excluded.last_at_ms"
+)
+
+RefusalKey = tuple[str, str, str, str, str, int, str]
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What a batch has to load before it can decide."""
+
+    keys: set[EffectKey] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    scopes: set[Scope] = field(default_factory=set)
+    covers: set[tuple[Scope, str, str]] = field(default_factory=set)
+    terms: dict[Scope, int] = field(default_factory=dict)
+
+
+class Batch:
+    """The rows at work. Operations read and change them; `flush` writes what changed."""
+
+    def __init__(self, db: sqlite3.Connection, now_ms: int, instance: str) -> None:
+        self.db = db
+        self.now_ms = now_ms
+        self.instance = instance
+        self.scopes: dict[Scope, ScopeRow] = {}
+        self.effects: dict[str, EffectRow] = {}
+        self.by_key: dict[EffectKey, EffectRow] = {}
+        self.open: dict[Scope, dict[tuple[str, int], OpenRow]] = {}
+        self._lowest_open: dict[Scope, int] = {}
+        self._new_effects: list[tuple[Any, ...]] = []
+        self._new_attempts: list[tuple[Any, ...]] = []
+        self._answers: list[tuple[Any, ...]] = []
+        self._transitions: list[tuple[Any, ...]] = []
+        self._handovers: list[tuple[Any, ...]] = []
+        self._refusals: dict[RefusalKey, int] = {}
+        self._changed_effects: dict[str, EffectRow] = {}
+        self._changed_attempts: dict[tuple[str, int], AttemptRow] = {}
+        self._changed_scopes: dict[Scope, ScopeRow] = {}
+
+    # -- loading
+
+    def load(self, wanted: Wanted) -> None:
+        for effect in rows.load_by_key(self.db, wanted.keys):
+            self._know(effect)
+        for effect in rows.load_by_id(self.db, wanted.ids - self.effects.keys()):
+            self._know(effect)
+        scopes = wanted.scopes | {effect.scope for effect in self.effects.values()}
+        self.scopes.update(rows.load_scopes(self.db, scopes))
+        below = max(wanted.terms.values(), default=0)
+        self._know_open(rows.load_open(self.db, wanted.covers, below))
+        for scope, term in wanted.terms.items():
+            if term > self.scopes[scope].highest_term:
+                self._know_open(rows.load_scope_open(self.db, scope))
+        older = {
+            row.effect_id
+            for scope in self.open
+            for row in self.open[scope].values()
+            if scope in wanted.terms and row.term < wanted.terms[scope]
+        }
+        for effect in rows.load_by_id(self.db, older - self.effects.keys()):
+            self._know(effect)
+
+    def _know(self, effect: EffectRow) -> None:
+        self.effects[effect.id] = effect
+        if effect.key is not None:
+            self.by_key[effect.key] = effect
+
+    def _know_open(self, found: Collection[tuple[Scope, OpenRow]]) -> None:
+        for scope, row in found:
+            self._add_open(scope, row)
+
+    def _add_open(self, scope: Scope, row: OpenRow) -> None:
+        self.open.setdefault(scope, {})[row.effect_id, row.n] = row
+        lowest = self._lowest_open.get(scope)
+        if lowest is None or row.term < lowest:
+            self._lowest_open[scope] = row.term
+
+    # -- reading
+
+    def open_below(self, term: int, scope: Scope, destination: str, covers: str) -> list[OpenRow]:
+        """Return the open attempts under terms below `term` that touch `covers`.
+
+        In quiet times there is none in the whole scope, and a batch of many must not look
+        through its own intents for each of its admissions.
+        """
+        if self._lowest_open.get(scope, term) >= term:
+            return []
+        return [
+            row
+            for row in self.open.get(scope, {}).values()
+            if row.term < term
+            and row.destination == destination
+            and row.covers in (covers, COVERS_ALL)
+        ]
+
+    # -- changing
+
+    def add_effect(self, effect: EffectRow, row: tuple[Any, ...]) -> None:
+        self._know(effect)
+        self._new_effects.append(row)
+
+    def add_attempt(self, effect: EffectRow, attempt: AttemptRow, row: tuple[Any, ...]) -> None:
+        if attempt.n in effect.tries:
+            raise InvariantError(f"attempt {attempt.n} of effect {effect.id} is there already")
+        effect.tries[attempt.n] = attempt
+        self._new_attempts.append(row)
+        row_open = OpenRow(
+            effect.id,
+            attempt.n,
+            attempt.term,
+            effect.destination,
+            effect.covers,
+            attempt.deadline_at_ms,
+            attempt.seal_at_ms,
+        )
+        self._add_open(effect.scope, row_open)
+
+    def change_effect(self, effect: EffectRow) -> None:
+        effect.version += 1
+        self._changed_effects[effect.id] = effect
+
+    def change_attempt(self, effect: EffectRow, attempt: AttemptRow) -> None:
+        self._changed_attempts[effect.id, attempt.n] = attempt
+        if not attempt.open:
+            self.open.get(effect.scope, {}).pop((effect.id, attempt.n), None)
+
+    def change_scope(self, scope: ScopeRow) -> None:
+        self._changed_scopes[scope.scope] = scope
+
+    def add_answer(self, effect_id: str, n: int, answer: StoredAnswer) -> None:
+        self._answers.append(
+            (
+                effect_id,
+                n,
+                answer.status,
+                orjson.dumps(answer.headers).decode(),
+                answer.body,
+                answer.body_sha256,
+                answer.body_bytes,
+                answer.state.value,
+                self.now_ms,
+            )
+        )
+
+    def add_handover(self, scope: ScopeRow, term: int, holder: str, effects: list[str]) -> None:
+        self._handovers.append(
+            (
+                scope.scope.function,
+                scope.scope.unit,
+                term,
+                holder,
+                scope.highest_term,
+                scope.holder,
+                self.now_ms,
+                orjson.dumps(effects).decode(),
+            )
+        )
+
+    def journal(
+        self,
+        kind: str,
+        scope: Scope,
+        *,
+        term: int | None = None,
+        holder: str | None = None,
+        effect_id: str | None = None,
+        principal: str | None = None,
+        reason: str | None = None,
+        detail: Any = None,
+    ) -> None:
+        text = None if detail is None else orjson.dumps(detail).decode()
+        self._transitions.append(
+            (
+                self.now_ms,
+                kind,
+                scope.function,
+                scope.unit,
+                term,
+                holder,
+                effect_id,
+                principal,
+                reason,
+                text,
+            )
+        )
+
+    def count_refusal(self, key: RefusalKey) -> None:
+        self._refusals[key] = self._refusals.get(key, 0) + 1
+
+    def strand(self, effect: EffectRow) -> None:
+        """Turn the effect's intents that nobody will settle into unknown ones.
+
+        An intent is stranded past its deadline, or at once when it belongs to an earlier run
+        of this process: the file is ours alone, so that run is over.
+        """
+        for attempt in effect.tries.values():
+            ours = attempt.instance == self.instance
+            late = self.now_ms > attempt.deadline_at_ms + STRANDED_AFTER_MS
+            if attempt.outcome is None and (late or not ours):
+                attempt.outcome = Outcome.UNKNOWN
+                attempt.reason = "stranded"
+                attempt.ended_at_ms = self.now_ms
+                self.change_attempt(effect, attempt)
+                effect.recount()
+                self.change_effect(effect)
+                self.journal("effect-stranded", effect.scope, effect_id=effect.id)
+
+    # -- writing
+
+    def flush(self) -> None:
+        """Write everything that changed. Raises InvariantError if a row was not written."""
+        rows.insert(self.db, _INSERT_EFFECT, self._new_effects)
+        rows.insert(self.db, _INSERT_ATTEMPT, self._new_attempts)
+        self._write_effects([*self._changed_effects.values()])
+        self._write_attempts([*self._changed_attempts.items()])
+        rows.insert(self.db, _INSERT_ANSWER, self._answers)
+        self._write_scopes()
+        rows.insert(self.db, _INSERT_HANDOVER, self._handovers)
+        rows.insert(self.db, _INSERT_TRANSITION, self._transitions)
+        self._write_refusals()
+
+    def _write_effects(self, changed: Sequence[EffectRow]) -> None:
+        flat = [
+            (
+                e.id,
+                e.outcome,
+                e.abandoned,
+                e.resolved_by,
+                e.attempts,
+                e.rejected,
+                e.version,
+                e.resource,
+                e.settled_at_ms,
+                e.covers,
+            )
+            for e in changed
+        ]
+        self._update(
+            "UPDATE effect SET outcome = v.column2, abandoned = v.column3, "
+            "resolved_by = v.column4, attempts = v.column5, rejected = v.column6, "
+            "version = v.column7, resource = v.column8, settled_at_ms = v.column9, "
+            "covers = v.column10 FROM ({}) v WHERE effect.id = v.column1",
+            flat,
+        )
+
+    def _write_attempts(self, changed: Sequence[tuple[tuple[str, int], AttemptRow]]) -> None:
+        """Write outcomes. The request is kept only while its effect may still need it."""
+        flat = [
+            (
+                effect_id,
+                n,
+                a.outcome,
+                a.reason,
+                a.status,
+                a.ended_at_ms,
+                a.open,
+                a.by_operator,
+                a.outcome in (None, Outcome.UNKNOWN),
+            )
+            for (effect_id, n), a in changed
+        ]
+        self._update(
+            "UPDATE attempt SET outcome = v.column3, reason = coalesce(v.column4, reason), "
+            "status = coalesce(v.column5, status), ended_at_ms = v.column6, open = v.column7, "
+            "by_operator = v.column8, "
+            "request_head = CASE WHEN v.column9 THEN request_head END, "
+            "request_body = CASE WHEN v.column9 THEN request_body END, "
+            "request_file = CASE WHEN v.column9 THEN request_file END "
+            "FROM ({}) v WHERE attempt.effect_id = v.column1 AND attempt.n = v.column2",
+            flat,
+        )
+
+    def _update(self, text: str, flat: Sequence[tuple[Any, ...]]) -> None:
+        if not flat:
+            return
+        listed = rows.values(len(flat), len(flat[0]))
+        parameters = [value for row in flat for value in row]
+        changed = self.db.execute(text.format(listed), parameters).rowcount
+        if changed != len(flat):
+            raise InvariantError(f"{changed} of {len(flat)} rows were there for {text[:14]}")
+
+    def _write_scopes(self) -> None:
+        if not self._changed_scopes:
+            return
+        flat = [
+            (s.scope.function, s.scope.unit, s.highest_term, s.last_term, s.holder, self.now_ms)
+            for s in self._changed_scopes.values()
+        ]
+        parameters = [value for row in flat for value in row]
+        self.db.execute(
+            "INSERT INTO scope (function, unit, highest_term, last_term, holder, raised_at_ms) "
+            f"{rows.values(len(flat), 6)}{_UPSERT_SCOPE}",
+            parameters,
+        )
+
+    def _write_refusals(self) -> None:
+        if not self._refusals:
+            return
+        flat = [(*key, n, self.now_ms, self.now_ms) for key, n in self._refusals.items()]
+        parameters = [value for row in flat for value in row]
+        self.db.execute(
+            "INSERT INTO refusal (function, unit, destination, principal, holder, term, reason, "
+            f"count, first_at_ms, last_at_ms) {rows.values(len(flat), 10)}{_COUNT_REFUSAL}",
+            parameters,
+        )
+
+
+def read_answer(db: sqlite3.Connection, effect_id: str) -> StoredAnswer | None:
+    """Return the answer that confirmed the effect, if one is kept."""
+    row = db.execute(
+        "SELECT status, headers, body, body_sha256, body_bytes, state FROM answer "
+        "WHERE effect_id = ? AND state <> 'evidence' ORDER BY seq DESC LIMIT 1",
+        (effect_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    headers = tuple((name, value) for name, value in orjson.loads(row[1]))
+    return StoredAnswer(row[0], headers, row[2], row[3], row[4], AnswerState(row[5]))

@@ -1,0 +1,77 @@
+"""Opening the ledger's file: one process owns it, every commit reaches the disk."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+from typing import IO, Final
+
+from gateway.core.errors import StoreError
+
+BUSY_MS: Final = 5000
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open the file for the writer: WAL, every commit synced, transactions begun by hand.
+
+    Python's own transaction handling is off: it begins one only before a change, and a
+    decision read outside the transaction admits what it must not.
+    """
+    db = sqlite3.connect(
+        path,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_MS / 1000,
+        cached_statements=1024,
+    )
+    mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise StoreError(f"{path} cannot use a write-ahead log (its mode is {mode!r})")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA cache_size = -65536")
+    db.execute("PRAGMA temp_store = MEMORY")
+    return db
+
+
+def read_only_uri(path: Path) -> str:
+    """Return the URI that opens the file for reading, beside a gateway that writes it."""
+    return f"{path.absolute().as_uri()}?mode=ro"
+
+
+class FileLock:
+    """Holds the ledger for this process. The kernel lets go when the process dies, however
+    it dies, so that no stale lock needs a person."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_name(path.name + ".lock")
+        self._file: IO[str] | None = None
+
+    def take(self) -> None:
+        """Take the lock. Raises StoreError if another process has it."""
+        file = self._path.open("a+", encoding="ascii")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            owner = file.read().strip() or "unknown"
+            file.close()
+            raise StoreError(
+                f"{self._path.with_suffix('')} is in use by process {owner}; one gateway "
+                "process owns a SQLite ledger: stop that one, or give this one a ledger of its own"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def private_folder(path: Path) -> None:
+    """Make the ledger's folder if it is not there, for this user alone."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,0 +1,151 @@
+"""The ledger as the house uses it, on SQLite."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sqlite3
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from gateway.clock import Clock
+from gateway.core.errors import StoreError
+from gateway.store import upkeep
+from gateway.store.clock import StoreClock
+from gateway.store.connect import FileLock, open_database, private_folder
+from gateway.store.migrate import migrate
+from gateway.store.operations import Admission, Settling, StreamEnd
+from gateway.store.queries import Reader
+from gateway.store.records import Proposal, Resolution, Ruling, Settled, Settlement, Unresolved
+from gateway.store.upkeep import Forgotten, Identity, Kept
+from gateway.store.writer import Observer, Writer
+
+
+class Ledger:
+    """Durable record of terms and effects. Every coroutine returns after its commit.
+
+    Raises LedgerUnavailable where nothing was recorded (disk full, read-only, gone).
+    """
+
+    def __init__(
+        self, path: Path, writer: Writer, clock: StoreClock, lock: FileLock, instance: str
+    ) -> None:
+        self.path = path
+        self.clock = clock
+        self.instance = instance
+        self._writer = writer
+        self._lock = lock
+        self._reader: Reader | None = None
+
+    @classmethod
+    async def open(
+        cls, path: Path, clock: Clock, *, version: str = "", observer: Observer | None = None
+    ) -> Ledger:
+        """Open (or make) the ledger at `path`, bring its schema up to date, and turn what an
+        earlier run left in flight into unknown effects."""
+        private_folder(path)
+        lock = FileLock(path)
+        lock.take()
+        try:
+            store_clock = _prepare(path, clock)
+            instance = secrets.token_hex(8)
+            writer = Writer(partial(open_database, path), store_clock, instance, observer)
+            ledger = cls(path, writer, store_clock, lock, instance)
+            await writer.run(partial(_start, instance=instance, version=version))
+        except sqlite3.Error as error:
+            lock.release()
+            raise StoreError(f"the ledger at {path} cannot be opened: {error}") from error
+        except BaseException:
+            lock.release()
+            raise
+        return ledger
+
+    async def close(self) -> None:
+        with contextlib.suppress(StoreError):
+            await self._writer.run(partial(upkeep.beat, instance=self.instance, stopped=True))
+        if self._reader is not None:
+            await self._reader.close()
+        await self._writer.close()
+        self._lock.release()
+
+    # -- the data plane
+
+    async def admit(self, proposal: Proposal) -> Ruling:
+        """Decide `proposal` and record the decision. An admitted one must now be sent."""
+        ruling: Ruling = await self._writer.submit(Admission(proposal))
+        return ruling
+
+    async def settle(self, settlement: Settlement) -> Settled:
+        """Record what came of an attempt, whoever leads by now."""
+        settled: Settled = await self._writer.submit(Settling(settlement))
+        return settled
+
+    async def end_stream(self, end: StreamEnd) -> None:
+        await self._writer.submit(end)
+
+    # -- the control plane
+
+    async def resolve(self, resolution: Resolution) -> Unresolved | None:
+        return await self._writer.run(
+            partial(upkeep.resolve, instance=self.instance, given=resolution)
+        )
+
+    async def adopt(
+        self, identities: list[Identity], digests: Mapping[str, str], *, force: bool = False
+    ) -> list[str]:
+        """Record the policies in force; return why they cannot be, if they cannot."""
+        return await self._writer.run(
+            partial(upkeep.adopt, identities=identities, digests=digests, force=force)
+        )
+
+    async def strand(self) -> int:
+        return await self._writer.run(partial(upkeep.strand, instance=self.instance))
+
+    async def beat(self) -> None:
+        await self._writer.run(partial(upkeep.beat, instance=self.instance))
+
+    async def forget(self, kept: Kept) -> Forgotten:
+        return await self._writer.run(partial(upkeep.forget, kept=kept))
+
+    async def kept_files(self) -> set[str]:
+        """Return the spooled requests that effects still need."""
+        return await self._writer.run(_kept_files)
+
+    async def reader(self) -> Reader:
+        if self._reader is None:
+            self._reader = await Reader.open(self.path)
+        return self._reader
+
+
+def _prepare(path: Path, clock: Clock) -> StoreClock:
+    """Migrate, check, and set the store's clock going."""
+    db = open_database(path)
+    try:
+        path.chmod(0o600)
+        migrate(db, clock.wall_ms())
+        row = db.execute("SELECT now_ms, boot_id, boot_ms FROM store_clock").fetchone()
+        if row is None:
+            store_clock = StoreClock.fresh(clock)
+            db.execute(
+                "INSERT INTO store_clock (id, now_ms, boot_id, boot_ms) VALUES (1, ?, ?, ?)",
+                (store_clock.now_ms(), store_clock.boot_id, store_clock.boot_ms()),
+            )
+            db.execute(
+                "INSERT INTO ledger_meta (name, value) VALUES ('identity', ?)",
+                (secrets.token_hex(16),),
+            )
+            return store_clock
+        return StoreClock(clock, now_ms=row[0], boot_id=row[1], boot_ms=row[2])
+    finally:
+        db.close()
+
+
+def _start(db: sqlite3.Connection, now_ms: int, instance: str, version: str) -> int:
+    upkeep.start_instance(db, now_ms, instance, version)
+    return upkeep.strand(db, now_ms, instance)
+
+
+def _kept_files(db: sqlite3.Connection, now_ms: int) -> set[str]:
+    found = db.execute("SELECT request_file FROM attempt WHERE request_file IS NOT NULL")
+    return {name for (name,) in found.fetchall()}

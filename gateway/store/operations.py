@@ -1,0 +1,357 @@
+"""The verbs of the ledger on a batch: admit (or refuse), settle, and note the end of a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from gateway.core.effect import FREE_AGAIN, Fingerprint, Outcome, ResolvedBy, settled_attempt
+from gateway.core.errors import InvariantError
+from gateway.core.fence import Admit, Attempt, Decision, FenceView, Refuse, Replay, Wait, decide
+from gateway.core.ids import Scope
+from gateway.store.batch import Batch, Wanted
+from gateway.store.records import AnswerState, Proposal, Ruling, Settled, Settlement
+from gateway.store.rows import AttemptRow, EffectRow, ScopeRow
+
+_NO_FINGERPRINT = Fingerprint(0, b"")
+
+
+class Operation(Protocol):
+    """Something that a batch can do: says what it needs, then does it."""
+
+    def wants(self, wanted: Wanted) -> None: ...
+
+    def run(self, batch: Batch) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Decide a proposal and record the decision; write the intent if it is admitted."""
+
+    proposal: Proposal
+
+    def wants(self, wanted: Wanted) -> None:
+        attempt = self.proposal.attempt
+        if attempt is None:
+            return
+        wanted.keys.add(attempt.key)
+        wanted.scopes.add(attempt.scope)
+        wanted.covers.add((attempt.scope, attempt.key.destination, attempt.covers))
+        term = wanted.terms.get(attempt.scope, 0)
+        wanted.terms[attempt.scope] = max(term, attempt.term)
+
+    def run(self, batch: Batch) -> Ruling:
+        proposal = self.proposal
+        attempt = proposal.attempt
+        if attempt is None:
+            return _observe(batch, proposal, "fence-missing", None)
+        scope = batch.scopes[attempt.scope]
+        prior = batch.by_key.get(attempt.key)
+        if prior is not None:
+            if _own_intent(prior, proposal):
+                return _ruling(batch, proposal, Admit(1), prior.id, 1)
+            batch.strand(prior)
+        view = FenceView(
+            now_ms=batch.now_ms,
+            highest_term=scope.highest_term,
+            holder=scope.holder,
+            last_term=scope.last_term,
+            prior=prior.as_prior() if prior else None,
+            open_attempts=[
+                row.for_fence()
+                for row in batch.open_below(
+                    attempt.term, attempt.scope, attempt.key.destination, attempt.covers
+                )
+            ],
+        )
+        decision = decide(attempt, view)
+        if decision.raises_term:
+            _raise_term(batch, scope, attempt, proposal.principal)
+        if isinstance(decision, Admit):
+            if not proposal.claim:
+                return _ruling(batch, proposal, decision, prior.id if prior else "", None)
+            return _admit(batch, proposal, attempt, prior, decision)
+        reason = _reason(decision)
+        if proposal.observe and proposal.claim:
+            return _observe(batch, proposal, reason, decision)
+        if not isinstance(decision, Replay):
+            _count(batch, proposal, attempt, reason)
+        return _ruling(batch, proposal, decision, prior.id if prior else "", None)
+
+
+def _own_intent(prior: EffectRow, proposal: Proposal) -> bool:
+    """Whether the record is this very proposal's: its commit had been thought lost."""
+    return prior.id == proposal.effect_id and prior.outcome is None and proposal.claim
+
+
+def _reason(decision: Decision) -> str:
+    match decision:
+        case Refuse(reason):
+            return reason.value
+        case Wait():
+            return "predecessor-in-flight"
+        case _:
+            return "duplicate"
+
+
+def _raise_term(batch: Batch, scope: ScopeRow, attempt: Attempt, principal: str) -> None:
+    """Raise the highest term and record, in the same transaction, what the older terms left."""
+    older = {
+        row.effect_id
+        for row in batch.open.get(attempt.scope, {}).values()
+        if row.term < attempt.term
+    }
+    left = sorted(
+        effect_id
+        for effect_id in older
+        if batch.effects[effect_id].outcome in (None, Outcome.UNKNOWN)
+    )
+    batch.add_handover(scope, attempt.term, attempt.holder, left)
+    batch.journal(
+        "leader-acquired",
+        attempt.scope,
+        term=attempt.term,
+        holder=attempt.holder,
+        principal=principal,
+        reason="higher-term-seen",
+        detail={"previous_term": scope.highest_term, "unfinished": len(left)},
+    )
+    scope.highest_term = attempt.term
+    scope.last_term = max(scope.last_term, attempt.term)
+    scope.holder = attempt.holder
+    batch.change_scope(scope)
+
+
+def _count(batch: Batch, proposal: Proposal, attempt: Attempt, reason: str) -> None:
+    batch.count_refusal(
+        (
+            attempt.key.function,
+            attempt.key.unit,
+            attempt.key.destination,
+            proposal.principal,
+            attempt.holder,
+            attempt.term,
+            reason,
+        )
+    )
+
+
+def _admit(
+    batch: Batch, proposal: Proposal, attempt: Attempt, prior: EffectRow | None, admit: Admit
+) -> Ruling:
+    if prior is None:
+        effect = _new_effect(batch, proposal, observed=None)
+    else:
+        effect = prior
+        effect.attempts = admit.n
+        effect.outcome = None
+        effect.covers = proposal.covers
+    tried_before = any(t.outcome is Outcome.UNKNOWN for t in effect.tries.values())
+    _write_intent(batch, proposal, effect, admit.n)
+    if prior is not None:
+        batch.change_effect(effect)
+    return _ruling(batch, proposal, admit, effect.id, admit.n, tried_before=tried_before)
+
+
+def _observe(batch: Batch, proposal: Proposal, reason: str, decision: Decision | None) -> Ruling:
+    """Record what would have been refused, outside the uniqueness of keys, and let it go."""
+    effect = _new_effect(batch, proposal, observed=reason)
+    _write_intent(batch, proposal, effect, 1)
+    return _ruling(batch, proposal, decision, effect.id, 1, observed=reason)
+
+
+def _new_effect(batch: Batch, proposal: Proposal, *, observed: str | None) -> EffectRow:
+    attempt = proposal.attempt
+    scope = attempt.scope if attempt else Scope("")
+    unit = attempt.key.unit if attempt else ""
+    effect = EffectRow(
+        id=proposal.effect_id,
+        key=attempt.key if attempt and observed is None else None,
+        scope=scope,
+        destination=proposal.destination,
+        covers=proposal.covers,
+        outcome=None,
+        attempts=1,
+        rejected=0,
+        version=1,
+        abandoned=False,
+        resolved_by=None,
+        resource=None,
+        settled_at_ms=None,
+    )
+    key = effect.key.key if effect.key else None
+    batch.add_effect(
+        effect,
+        (
+            effect.id,
+            proposal.destination,
+            scope.function,
+            unit,
+            key,
+            scope.unit,
+            proposal.item,
+            proposal.covers,
+            proposal.principal,
+            None,
+            1,
+            observed,
+            batch.now_ms,
+        ),
+    )
+    return effect
+
+
+def _write_intent(batch: Batch, proposal: Proposal, effect: EffectRow, n: int) -> None:
+    attempt = proposal.attempt
+    fingerprint = attempt.fingerprint if attempt else _NO_FINGERPRINT
+    deadline = batch.now_ms + proposal.timeout_ms
+    row = AttemptRow(
+        n=n,
+        term=attempt.term if attempt else 0,
+        outcome=None,
+        open=True,
+        by_operator=False,
+        deadline_at_ms=deadline,
+        seal_at_ms=deadline + proposal.settle_ms,
+        instance=batch.instance,
+        fingerprint=fingerprint,
+        request_file=proposal.request_file,
+    )
+    batch.add_attempt(
+        effect,
+        row,
+        (
+            effect.id,
+            n,
+            effect.scope.function,
+            effect.scope.unit,
+            effect.destination,
+            effect.covers,
+            row.term,
+            attempt.holder if attempt else "",
+            proposal.principal,
+            batch.instance,
+            proposal.method,
+            proposal.target,
+            fingerprint.version,
+            fingerprint.raw,
+            fingerprint.canonical,
+            proposal.policy_digest,
+            batch.now_ms,
+            row.deadline_at_ms,
+            row.seal_at_ms,
+            proposal.request_head,
+            proposal.request_body,
+            proposal.request_file,
+        ),
+    )
+
+
+def _ruling(
+    batch: Batch,
+    proposal: Proposal,
+    decision: Decision | None,
+    effect_id: str,
+    n: int | None,
+    *,
+    tried_before: bool = False,
+    observed: str | None = None,
+) -> Ruling:
+    scope = batch.scopes.get(proposal.attempt.scope) if proposal.attempt else None
+    return Ruling(
+        decision=decision,
+        effect_id=effect_id,
+        n=n,
+        now_ms=batch.now_ms,
+        highest_term=scope.highest_term if scope else 0,
+        tried_before=tried_before,
+        observed=observed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """Record what came of an attempt. There is no check of the term: facts outlive authority."""
+
+    settlement: Settlement
+
+    def wants(self, wanted: Wanted) -> None:
+        wanted.ids.add(self.settlement.effect_id)
+
+    def run(self, batch: Batch) -> Settled:
+        given = self.settlement
+        effect = batch.effects.get(given.effect_id)
+        attempt = effect.tries.get(given.n) if effect else None
+        if effect is None or attempt is None:
+            raise InvariantError(f"attempt {given.n} of effect {given.effect_id} is not on record")
+        late = attempt.outcome is not None
+        outcome = settled_attempt(attempt.outcome, given.outcome, by_operator=attempt.by_operator)
+        file = attempt.request_file
+        own_answer = given.outcome is not Outcome.UNKNOWN
+        if outcome is not None or (own_answer and attempt.open):
+            self._write(batch, effect, attempt, outcome)
+        disagrees = outcome is None and late and own_answer and attempt.outcome != given.outcome
+        if late and (own_answer or disagrees):
+            batch.journal(
+                "late-answer",
+                effect.scope,
+                effect_id=effect.id,
+                reason=given.reason,
+                detail={"n": given.n, "outcome": given.outcome, "disagrees": disagrees},
+            )
+        highest = batch.scopes[effect.scope].highest_term
+        final = attempt.outcome not in (None, Outcome.UNKNOWN)
+        return Settled(
+            outcome=effect.outcome,
+            highest_term=highest,
+            superseded=highest > attempt.term,
+            late=late,
+            disagrees=disagrees,
+            request_file=file if final else None,
+        )
+
+    def _write(
+        self, batch: Batch, effect: EffectRow, attempt: AttemptRow, outcome: Outcome | None
+    ) -> None:
+        given = self.settlement
+        if given.outcome is not Outcome.UNKNOWN:
+            attempt.open = False
+        if outcome is not None:
+            if outcome is Outcome.REJECTED and attempt.outcome is not Outcome.REJECTED:
+                effect.rejected += 1
+            attempt.outcome = outcome
+            attempt.reason = given.reason
+            attempt.status = given.status
+            attempt.ended_at_ms = batch.now_ms
+            effect.recount()
+            effect.settled_at_ms = batch.now_ms
+            effect.resolved_by = ResolvedBy.ANSWER.value
+            if given.resource:
+                effect.resource = orjson.dumps(dict(given.resource)).decode()
+            batch.change_effect(effect)
+            if given.answer is not None and outcome not in FREE_AGAIN:
+                batch.add_answer(effect.id, attempt.n, given.answer)
+        batch.change_attempt(effect, attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """Note how a relayed stream ended: its size, its digest, whether it was whole."""
+
+    effect_id: str
+    n: int
+    state: AnswerState
+    body_sha256: bytes
+    body_bytes: int
+
+    def wants(self, wanted: Wanted) -> None:
+        return None
+
+    def run(self, batch: Batch) -> None:
+        batch.db.execute(
+            "UPDATE answer SET state = ?, body_sha256 = ?, body_bytes = ? "
+            "WHERE effect_id = ? AND n = ?",
+            (self.state.value, self.body_sha256, self.body_bytes, self.effect_id, self.n),
+        )

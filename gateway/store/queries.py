@@ -1,0 +1,179 @@
+"""Reading the ledger for people: lists and single effects, beside the writer."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiosqlite
+import orjson
+
+from gateway.core.effect import Outcome, ResolvedBy
+from gateway.core.errors import StoreError
+from gateway.store.connect import read_only_uri
+from gateway.store.records import AttemptRecord, EffectFilter, EffectRecord
+
+_EFFECT: Final = (
+    "SELECT id, destination, function, unit, item, key, covers, outcome, resolved_by, principal, "
+    "version, observed, resource, created_at_ms, settled_at_ms FROM effect"
+)
+_ATTEMPT: Final = (
+    "SELECT effect_id, n, term, holder, method, target, created_at_ms, deadline_at_ms, "
+    "seal_at_ms, ended_at_ms, outcome, reason, status FROM attempt"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknowns:
+    """How many effects are unknown, and since when the oldest has been (None if none is)."""
+
+    count: int
+    oldest_at_ms: int | None
+    in_flight: int
+
+
+class Reader:
+    """A connection for reading. Works on a live ledger and on one at rest."""
+
+    def __init__(self, db: aiosqlite.Connection) -> None:
+        self._db = db
+
+    @classmethod
+    async def open(cls, path: Path) -> Reader:
+        """Open the ledger at `path`. Raises StoreError if there is none."""
+        if not path.exists():
+            raise StoreError(
+                f"there is no ledger at {path}; look at --ledger, or start the gateway"
+            )
+        try:
+            db = await aiosqlite.connect(read_only_uri(path), uri=True, isolation_level=None)
+            await db.execute("PRAGMA query_only = ON")
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"the ledger at {path} cannot be read: {error}; look at --ledger, or start a "
+                "gateway that makes it"
+            ) from error
+        return cls(db)
+
+    async def close(self) -> None:
+        await self._db.close()
+
+    async def effects(self, wanted: EffectFilter) -> tuple[list[EffectRecord], str | None]:
+        """Return a page of effects, newest first, and the cursor of the next page."""
+        where, parameters = _where(wanted)
+        text = f"{_EFFECT}{where} ORDER BY id DESC LIMIT ?"
+        found = await self._all(text, [*parameters, wanted.limit + 1])
+        page = found[: wanted.limit]
+        attempts = await self._attempts([row[0] for row in page])
+        records = [_record(row, attempts.get(row[0], [])) for row in page]
+        more = len(found) > wanted.limit
+        return records, records[-1].id if more else None
+
+    async def effect(self, effect_id: str) -> EffectRecord | None:
+        found = await self._all(f"{_EFFECT} WHERE id = ?", [effect_id])
+        if not found:
+            return None
+        attempts = await self._attempts([effect_id])
+        return _record(found[0], attempts.get(effect_id, []))
+
+    async def evidence(self, effect_id: str) -> list[dict[str, Any]]:
+        """Return what is kept of the destination's answers: status, size, state."""
+        found = await self._all(
+            "SELECT n, status, body_bytes, state, at_ms FROM answer WHERE effect_id = ?",
+            [effect_id],
+        )
+        names = ("n", "status", "body_bytes", "state", "at_ms")
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    async def unknowns(self) -> Unknowns:
+        found = await self._all(
+            "SELECT coalesce(sum(outcome = 'unknown'), 0), "
+            "min(CASE WHEN outcome = 'unknown' THEN created_at_ms END), "
+            "coalesce(sum(outcome IS NULL), 0) FROM attempt WHERE open = 1",
+            [],
+        )
+        return Unknowns(found[0][0], found[0][1], found[0][2])
+
+    async def _attempts(self, ids: Sequence[str]) -> dict[str, list[AttemptRecord]]:
+        marks = ",".join("?" * len(ids))
+        text = f"{_ATTEMPT} WHERE effect_id IN ({marks}) ORDER BY effect_id, n"
+        grouped: dict[str, list[AttemptRecord]] = {}
+        for row in await self._all(text, ids):
+            grouped.setdefault(row[0], []).append(_attempt(row[1:]))
+        return grouped
+
+    async def _all(self, text: str, parameters: Sequence[Any]) -> list[Any]:
+        try:
+            async with self._db.execute(text, parameters) as cursor:
+                return list(await cursor.fetchall())
+        except sqlite3.Error as error:
+            raise StoreError(f"the ledger cannot be read: {error}") from error
+
+
+def _where(wanted: EffectFilter) -> tuple[str, list[Any]]:
+    conditions: list[str] = []
+    parameters: list[Any] = []
+    for column in ("function", "unit", "destination"):
+        value = getattr(wanted, column)
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            parameters.append(value)
+    if wanted.outcome is not None:
+        conditions.append(_outcome(wanted.outcome, parameters))
+    if wanted.term is not None:
+        conditions.append("EXISTS (SELECT 1 FROM attempt a WHERE a.effect_id = id AND a.term = ?)")
+        parameters.append(wanted.term)
+    if wanted.cursor is not None:
+        conditions.append("id < ?")
+        parameters.append(wanted.cursor)
+    return (" WHERE " + " AND ".join(conditions) if conditions else ""), parameters
+
+
+def _outcome(outcome: str, parameters: list[Any]) -> str:
+    """Unfinished effects are few among many: they are found by their open attempts."""
+    if outcome in ("in-flight", "unknown"):
+        test = "outcome IS NULL" if outcome == "in-flight" else "outcome = 'unknown'"
+        return f"{test} AND id IN (SELECT effect_id FROM attempt WHERE open = 1)"
+    parameters.append(outcome)
+    return "outcome = ?"
+
+
+def _record(row: Sequence[Any], attempts: Iterable[AttemptRecord]) -> EffectRecord:
+    return EffectRecord(
+        id=row[0],
+        destination=row[1],
+        function=row[2],
+        unit=row[3],
+        item=row[4],
+        key=row[5],
+        covers=row[6],
+        outcome=Outcome(row[7]) if row[7] else None,
+        resolved_by=ResolvedBy(row[8]) if row[8] else None,
+        principal=row[9],
+        version=row[10],
+        observed=row[11],
+        resource=orjson.loads(row[12]) if row[12] else None,
+        created_at_ms=row[13],
+        settled_at_ms=row[14],
+        attempts=tuple(attempts),
+    )
+
+
+def _attempt(row: Sequence[Any]) -> AttemptRecord:
+    return AttemptRecord(
+        n=row[0],
+        term=row[1],
+        holder=row[2],
+        method=row[3],
+        target=row[4],
+        created_at_ms=row[5],
+        deadline_at_ms=row[6],
+        seal_at_ms=row[7],
+        ended_at_ms=row[8],
+        outcome=Outcome(row[9]) if row[9] else None,
+        reason=row[10],
+        status=row[11],
+    )

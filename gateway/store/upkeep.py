@@ -1,0 +1,256 @@
+"""What the ledger does outside requests: recover, strand, resolve, adopt policies, forget.
+
+Each function here runs in a transaction of its own: `fn(db, now_ms)` under the writer.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from gateway.core.effect import Outcome, ResolvedBy
+from gateway.core.ids import Scope
+from gateway.store import rows
+from gateway.store.batch import STRANDED_AFTER_MS, Batch
+from gateway.store.records import Resolution, Unresolved
+
+_SWEEP: Final = 500
+
+
+def start_instance(db: sqlite3.Connection, now_ms: int, instance: str, version: str) -> None:
+    db.execute(
+        "INSERT INTO instance (id, version, started_at_ms, heartbeat_at_ms) VALUES (?, ?, ?, ?)",
+        (instance, version, now_ms, now_ms),
+    )
+
+
+def beat(db: sqlite3.Connection, now_ms: int, instance: str, *, stopped: bool = False) -> None:
+    """Record that this instance lives, or that it stops in order."""
+    db.execute(
+        "UPDATE instance SET heartbeat_at_ms = ?, stopped_at_ms = ? WHERE id = ?",
+        (now_ms, now_ms if stopped else None, instance),
+    )
+
+
+def strand(db: sqlite3.Connection, now_ms: int, instance: str) -> int:
+    """Turn the intents that nobody will settle into unknown ones; return how many.
+
+    At start these are all intents of earlier runs: what a crash left between two steps.
+    """
+    late = db.execute(
+        "SELECT DISTINCT effect_id FROM attempt WHERE open = 1 AND outcome IS NULL "
+        "AND (instance <> ? OR deadline_at_ms + ? < ?)",
+        (instance, STRANDED_AFTER_MS, now_ms),
+    ).fetchall()
+    ids = [effect_id for (effect_id,) in late]
+    for at in range(0, len(ids), _SWEEP):
+        batch = Batch(db, now_ms, instance)
+        for effect in rows.load_by_id(db, ids[at : at + _SWEEP]):
+            batch.strand(effect)
+        batch.flush()
+    # A decided attempt past its seal holds nobody back any more.
+    db.execute(
+        "UPDATE attempt SET open = 0 WHERE open = 1 AND by_operator = 1 AND seal_at_ms <= ?",
+        (now_ms,),
+    )
+    return len(ids)
+
+
+def resolve(
+    db: sqlite3.Connection, now_ms: int, instance: str, given: Resolution
+) -> Unresolved | None:
+    """Take an operator's word on an unknown effect, or say why it is not taken.
+
+    "It happened" may be said at any time. "It did not" only after the seal: until then the
+    destination may still be running the request, and the key would be freed under its feet.
+    """
+    found = rows.load_by_id(db, [given.effect_id])
+    if not found:
+        return Unresolved.NOT_FOUND
+    effect = found[0]
+    batch = Batch(db, now_ms, instance)
+    batch.strand(effect)
+    refusal = _unresolvable(effect, now_ms, given)
+    if refusal is None:
+        for attempt in effect.tries.values():
+            if attempt.outcome is Outcome.UNKNOWN:
+                attempt.outcome = given.outcome
+                attempt.by_operator = True
+                attempt.reason = "operator"
+                attempt.ended_at_ms = now_ms
+                attempt.open = now_ms < attempt.seal_at_ms
+                batch.change_attempt(effect, attempt)
+        effect.recount()
+        effect.resolved_by = ResolvedBy.OPERATOR.value
+        effect.settled_at_ms = now_ms
+        batch.change_effect(effect)
+        batch.journal(
+            "effect-resolved",
+            effect.scope,
+            effect_id=effect.id,
+            principal=given.principal,
+            reason=given.reason,
+            detail={"as": given.outcome.value},
+        )
+    batch.flush()
+    return refusal
+
+
+def _unresolvable(effect: rows.EffectRow, now_ms: int, given: Resolution) -> Unresolved | None:
+    if given.version is not None and given.version != effect.version:
+        return Unresolved.VERSION_CONFLICT
+    if effect.outcome is not Outcome.UNKNOWN:
+        return Unresolved.NOT_UNKNOWN
+    unknown = [t for t in effect.tries.values() if t.outcome is Outcome.UNKNOWN]
+    if given.outcome is Outcome.NO_EFFECT and any(now_ms < t.seal_at_ms for t in unknown):
+        return Unresolved.BEFORE_SEAL
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What of a policy decides which effect and which leadership a request belongs to."""
+
+    kind: str  # "function" or "destination"
+    name: str
+    text: str
+
+
+def adopt(
+    db: sqlite3.Connection,
+    now_ms: int,
+    identities: list[Identity],
+    digests: Mapping[str, str],
+    *,
+    force: bool = False,
+) -> list[str]:
+    """Record the policies' identities; return sentences about changes that must wait.
+
+    A change is refused while attempts that it touches are open: under another `covers` or
+    scope they would hold nobody back. With `force` such attempts hold back everything at
+    their destination until they are settled.
+    """
+    recorded = {
+        (kind, name): (text, version)
+        for kind, name, text, version in db.execute(
+            "SELECT kind, name, identity, version FROM policy_identity"
+        )
+    }
+    complaints: list[str] = []
+    changed: list[tuple[Identity, int]] = []
+    for identity in identities:
+        text, version = recorded.get((identity.kind, identity.name), (None, 0))
+        if text == identity.text:
+            continue
+        column = "function" if identity.kind == "function" else "destination"
+        count = 0
+        if text is not None:
+            (count,) = db.execute(
+                f"SELECT count(*) FROM attempt WHERE open = 1 AND {column} = ?", (identity.name,)
+            ).fetchone()
+        if count and not force:
+            complaints.append(
+                f"{identity.kind} {identity.name!r} changes what decides identity (authority, "
+                f"leadership, key or covers) while {count} of its attempts are open; wait for "
+                "them to settle, resolve the unknown ones, or start with --force-policies"
+            )
+        changed.append((identity, version + 1))
+    if complaints:
+        return complaints
+    for identity, version in changed:
+        if version > 1 and force:
+            _hold_back_all(db, identity)
+        db.execute(
+            "INSERT INTO policy_identity (kind, name, identity, version, changed_at_ms) "
+            "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, name) DO UPDATE SET "
+            "identity = excluded.identity, version = excluded.version, "
+            "changed_at_ms = excluded.changed_at_ms",
+            (identity.kind, identity.name, identity.text, version, now_ms),
+        )
+    for digest, name in digests.items():
+        db.execute(
+            "INSERT INTO policy (digest, name, first_seen_at_ms) VALUES (?, ?, ?) "
+            "ON CONFLICT DO NOTHING",
+            (digest, name, now_ms),
+        )
+    return []
+
+
+def _hold_back_all(db: sqlite3.Connection, identity: Identity) -> None:
+    column = "function" if identity.kind == "function" else "destination"
+    db.execute(
+        f"UPDATE attempt SET covers = ? WHERE open = 1 AND {column} = ?",
+        (rows.COVERS_ALL, identity.name),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How long things are kept."""
+
+    bodies_ms: int = 30 * 86_400_000
+    refusals_ms: int = 30 * 86_400_000
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What one sweep of retention did. `more` says that it stopped at its limit."""
+
+    bodies: int
+    refusals: int
+    more: bool
+
+
+def forget(db: sqlite3.Connection, now_ms: int, kept: Kept) -> Forgotten:
+    """Drop bodies past their time; the facts stay, so a key never becomes fresh again.
+
+    Only confirmed effects give up their answers: an unknown one keeps its evidence, and its
+    request, for as long as it is unknown.
+    """
+    through, more = _expire_answers(db, now_ms - kept.bodies_ms, kept.limit)
+    bodies = db.execute(
+        "UPDATE answer SET body = NULL, headers = '[]', state = 'expired' "
+        "WHERE seq > ? AND seq <= ? AND state <> 'evidence' AND body IS NOT NULL",
+        through,
+    ).rowcount
+    refusals = db.execute(
+        "DELETE FROM refusal WHERE last_at_ms < ?", (now_ms - kept.refusals_ms,)
+    ).rowcount
+    return Forgotten(bodies, refusals, more)
+
+
+def _expire_answers(
+    db: sqlite3.Connection, before_ms: int, limit: int
+) -> tuple[tuple[int, int], bool]:
+    """Return the span of answers whose time is over, and whether there are more.
+
+    Answers are appended in the order of time, so how far retention has come is one number;
+    an index by age would cost every request to spare one sweep an hour.
+    """
+    row = db.execute("SELECT value FROM ledger_meta WHERE name = 'answers_expired'").fetchone()
+    done = int(row[0]) if row else 0
+    found = db.execute(
+        "SELECT seq FROM answer WHERE seq > ? AND at_ms < ? ORDER BY seq LIMIT ?",
+        (done, before_ms, limit),
+    ).fetchall()
+    through = found[-1][0] if found else done
+    db.execute(
+        "INSERT INTO ledger_meta (name, value) VALUES ('answers_expired', ?) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (str(through),),
+    )
+    return (done, through), len(found) >= limit
+
+
+def journal(
+    db: sqlite3.Connection, now_ms: int, kind: str, *, principal: str, detail: object
+) -> None:
+    """Append something that concerns the whole gateway to the journal."""
+    batch = Batch(db, now_ms, "")
+    batch.journal(kind, Scope(""), principal=principal, detail=orjson.loads(orjson.dumps(detail)))
+    batch.flush()

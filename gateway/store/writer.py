@@ -1,0 +1,230 @@
+"""The one writer: a thread that owns the connection, and group commit in front of it.
+
+Whatever waits at the same moment shares one transaction and one fsync; nothing lingers to
+make a batch larger. The next batch is handed to the thread before the futures of the last
+one are woken, so that the disk works while the event loop answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from gateway.core.errors import LedgerUnavailable
+from gateway.core.fence import Replay
+from gateway.store.batch import Batch, Wanted, read_answer
+from gateway.store.clock import StoreClock
+from gateway.store.operations import Operation
+from gateway.store.records import Ruling
+
+MAX_BATCH: Final = 256
+T = TypeVar("T")
+
+
+class Observer(Protocol):
+    """Who is told how the ledger fares. Called on the event loop."""
+
+    def batch_done(self, operations: int, transaction_s: float, waited_s: float) -> None: ...
+
+    def ledger_is(self, up: bool, error: str | None) -> None: ...
+
+
+class Quiet:
+    """Nobody is told."""
+
+    def batch_done(self, operations: int, transaction_s: float, waited_s: float) -> None: ...
+
+    def ledger_is(self, up: bool, error: str | None) -> None: ...
+
+
+@dataclass(slots=True)
+class _Job:
+    """One operation, and who waits for it. A solo job has a transaction of its own."""
+
+    operation: Operation | None
+    solo: Callable[[sqlite3.Connection, int], Any] | None
+    future: asyncio.Future[Any]
+    queued_s: float
+
+
+@dataclass(slots=True)
+class _Report:
+    """What the thread says of a batch."""
+
+    jobs: Sequence[_Job]
+    results: list[Any]
+    transaction_s: float
+    began_s: float
+    error: str | None
+
+
+class Writer:
+    """Runs operations in order, many to a transaction."""
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        clock: StoreClock,
+        instance: str,
+        observer: Observer | None = None,
+    ) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._instance = instance
+        self._observer = observer or Quiet()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[_Job] = []
+        self._busy = False
+        self._closed = False
+        self._batches: queue.SimpleQueue[Sequence[_Job] | None] = queue.SimpleQueue()
+        self._db = connect()
+        self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
+        self._thread.start()
+
+    # -- event loop side
+
+    def submit(self, operation: Operation) -> asyncio.Future[Any]:
+        """Queue an operation; the future ends after the commit that holds its result."""
+        return self._queue(operation, None)
+
+    def run(self, solo: Callable[[sqlite3.Connection, int], T]) -> asyncio.Future[T]:
+        """Run `solo(db, now_ms)` in a transaction of its own."""
+        return self._queue(None, solo)
+
+    def _queue(self, operation: Operation | None, solo: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._closed:
+            future.set_exception(LedgerUnavailable("the ledger is closed"))
+            return future
+        self._waiting.append(_Job(operation, solo, future, time.perf_counter()))
+        if not self._busy:
+            self._release()
+        return future
+
+    def _release(self) -> None:
+        """Hand the thread whatever waits. A solo job goes alone, in its place in the order."""
+        jobs = self._waiting
+        if not jobs:
+            self._busy = False
+            return
+        self._busy = True
+        count = next((i for i, job in enumerate(jobs) if job.solo is not None), len(jobs))
+        count = min(max(count, 1), MAX_BATCH)
+        self._batches.put(jobs[:count])
+        self._waiting = jobs[count:]
+
+    def _done(self, report: _Report) -> None:
+        self._release()
+        for job, result in zip(report.jobs, report.results, strict=True):
+            if job.future.done():
+                continue
+            if isinstance(result, BaseException):
+                job.future.set_exception(result)
+            else:
+                job.future.set_result(result)
+        waited = report.began_s - report.jobs[0].queued_s
+        self._observer.batch_done(len(report.jobs), report.transaction_s, waited)
+        self._observer.ledger_is(report.error is None, report.error)
+
+    async def close(self) -> None:
+        """Finish what was queued, then close the connection."""
+        self._closed = True
+        while self._busy or self._waiting:
+            last = self._loop.create_future()
+            self._loop.call_later(0.005, last.set_result, None)
+            await last
+        self._batches.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    # -- thread side
+
+    def _work(self) -> None:
+        while (jobs := self._batches.get()) is not None:
+            began = time.perf_counter()
+            results, error = self._run(jobs)
+            spent = time.perf_counter() - began
+            report = _Report(jobs, results, spent, began, error)
+            try:
+                self._loop.call_soon_threadsafe(self._done, report)
+            except RuntimeError:  # the loop is gone: nobody waits for an answer any more
+                break
+        self._db.close()
+
+    def _run(self, jobs: Sequence[_Job]) -> tuple[list[Any], str | None]:
+        try:
+            return self._transaction(jobs), None
+        except Exception as error:  # whatever went wrong, the batch is undone and split
+            if len(jobs) == 1:
+                self._undo()
+                unavailable = _as_unavailable(error)
+                known = unavailable is not error
+                return [unavailable], str(error) if known else None
+        self._undo()
+        results: list[Any] = []
+        failed: str | None = None
+        for job in jobs:
+            one, error_text = self._run([job])
+            results += one
+            failed = failed or error_text
+        return results, failed
+
+    def _transaction(self, jobs: Sequence[_Job]) -> list[Any]:
+        db = self._db
+        db.execute("BEGIN IMMEDIATE")
+        now_ms = self._clock.now_ms()
+        solo = jobs[0].solo
+        if solo is not None:
+            results = [solo(db, now_ms)]
+        else:
+            operations = [job.operation for job in jobs if job.operation is not None]
+            results = self._decide(db, now_ms, operations)
+        db.execute(
+            "UPDATE store_clock SET now_ms = ?, boot_id = ?, boot_ms = ? WHERE id = 1",
+            (now_ms, self._clock.boot_id, self._clock.boot_ms()),
+        )
+        db.execute("COMMIT")
+        return [self._with_answer(db, result) for result in results]
+
+    def _decide(
+        self, db: sqlite3.Connection, now_ms: int, operations: Sequence[Operation]
+    ) -> list[Any]:
+        batch = Batch(db, now_ms, self._instance)
+        wanted = Wanted()
+        for operation in operations:
+            operation.wants(wanted)
+        batch.load(wanted)
+        results = [operation.run(batch) for operation in operations]
+        batch.flush()
+        return results
+
+    def _with_answer(self, db: sqlite3.Connection, result: Any) -> Any:
+        if not isinstance(result, Ruling) or not isinstance(result.decision, Replay):
+            return result
+        if result.n is not None:  # observed: it is sent all the same
+            return result
+        try:
+            return result.answered(read_answer(db, result.decision.effect_id))
+        except sqlite3.Error as error:  # after the commit: only this one answer is lost
+            return _as_unavailable(error)
+
+    def _undo(self) -> None:
+        """Roll back; if the connection will not, start over with a new one."""
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._db.close()
+            self._db = self._connect()
+
+
+def _as_unavailable(error: Exception) -> Exception:
+    """A fault of the disk or the database means: not durable, so not done."""
+    if isinstance(error, sqlite3.Error | OSError):
+        return LedgerUnavailable(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,1 @@
+"""HTTP furniture: who calls, what we say, what we count."""

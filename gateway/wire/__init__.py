@@ -1,0 +1,1 @@
+"""Words that cross a boundary: headers, problems, files, bodies. Pydantic lives here."""
