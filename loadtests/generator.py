@@ -16,7 +16,7 @@ import random
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import uvloop
@@ -92,8 +92,8 @@ class Caller(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # A cast, because uvloop registers its transports nowhere.
+        self._transport = cast("asyncio.Transport", transport)
         self._next()
 
     def _next(self) -> None:

@@ -73,13 +73,13 @@ def runner_of(flavour: str, handler: Handler) -> web.BaseRunner[web.BaseRequest]
     return web.AppRunner(app, access_log=None)
 
 
-async def serve(flavour: str, upstream: str, port_file: Path) -> None:
+async def serve(flavour: str, upstream: str, report_port: Callable[[str], object]) -> None:
     connector = aiohttp.TCPConnector(limit=CONNECTIONS)
     async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
         runner = runner_of(flavour, forwarder(session, upstream.rstrip("/")))
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
-        port_file.write_text(str(runner.addresses[0][1]))
+        report_port(str(runner.addresses[0][1]))
         try:
             await asyncio.Event().wait()
         finally:
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--port-file", type=Path, required=True)
     given = parser.parse_args()
-    uvloop.run(serve(given.flavour, given.upstream, given.port_file))
+    uvloop.run(serve(given.flavour, given.upstream, given.port_file.write_text))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import uvloop
 
@@ -28,8 +30,8 @@ class Responder(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        # A cast, because uvloop registers its transports nowhere.
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._held += data
@@ -44,17 +46,17 @@ class Responder(asyncio.Protocol):
             self._transport.write(ANSWER * answers)
 
 
-async def serve(port_file: Path) -> None:
+async def serve(report_port: Callable[[str], object]) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Responder, "127.0.0.1", 0, backlog=1024)
-    port_file.write_text(str(server.sockets[0].getsockname()[1]))
+    report_port(str(server.sockets[0].getsockname()[1]))
     await server.serve_forever()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port-file", type=Path, required=True)
-    uvloop.run(serve(parser.parse_args().port_file))
+    uvloop.run(serve(parser.parse_args().port_file.write_text))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -85,6 +87,15 @@ class Wire:
 
     def rst(self) -> None:
         reset(self.writer.transport)
+
+    def at_once(self, data: bytes = b"", *, fin: bool = False) -> None:
+        """Put bytes or an end of file into the peer's kernel now, before any loop turns."""
+        fd = os.dup(self.writer.get_extra_info("socket").fileno())
+        with socket.socket(fileno=fd) as same:
+            if data:
+                same.send(data)
+            if fin:
+                same.shutdown(socket.SHUT_WR)
 
     async def take(self) -> bytes:
         """Read what there is; b"" once the peer has gone."""
@@ -283,7 +294,7 @@ def in_turn(*behaviours: Behaviour) -> Behaviour:
 
 
 def early(behaviour: Behaviour) -> Behaviour:
-    """Act as soon as the head is there, without reading the body; then read on till the peer goes."""
+    """Act as soon as the head is there, with the body unread; then read till the peer goes."""
 
     async def behave(request: Received, wire: Wire) -> None:
         await behaviour(request, wire)

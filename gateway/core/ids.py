@@ -18,7 +18,7 @@ NAME_FORM: Final = "[A-Za-z0-9._:@#~-]{1,200}"
 _NAME: Final = re.compile(NAME_FORM + r"\Z")
 _TERM: Final = re.compile(r"[1-9][0-9]{0,15}\Z")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,255}\Z")
-_SF_STRING: Final = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"(?:;[^"]*)?\Z')
+_SF_STRING: Final = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"(?:;[^",]*)?\Z')
 _CROCKFORD: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 
 

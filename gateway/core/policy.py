@@ -167,6 +167,7 @@ class Rule:
     take: tuple[tuple[str, Path], ...] = ()
     alarm: bool = False
     note: str = ""
+    never_retry: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,14 +85,15 @@ class Template:
             if isinstance(piece, str):
                 out.append(piece)
                 continue
+            text = _value(piece, values)
             try:
-                text = _value(piece, values)
                 text.encode()  # JSON may hold half a surrogate pair, which is no text
                 for encode in piece.encoders:
                     text = encode(text)
             except ValueError:
                 raise Malformed(
-                    f"the request's value for {{{piece.text}}} cannot be written as the policy wants"
+                    f"the request's value for {{{piece.text}}} is {text[:80]!r}, which cannot be "
+                    "written that way; send one that can"
                 ) from None
             out.append(quote(text, safe="") if url else text)
         return "".join(out)

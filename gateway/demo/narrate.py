@@ -169,7 +169,7 @@ def closing_table(narrator: Narrator, account: Account) -> list[str]:
         ("requests that the CRM received", str(account.requests)),
         ("effects at the CRM", f"{account.effects} of {account.expected_effects} intended"),
         ("duplicates at the CRM", str(account.duplicates)),
-        ("received of the old leader after 412", str(account.from_stale_leader)),
+        ("sent by the old leader after the takeover", str(account.from_stale_leader)),
         ("replayed by the gateway", str(narrator.replayed())),
     ]
     rows += [(f"refused: {why}", str(count)) for why, count in sorted(narrator.refused().items())]
@@ -181,9 +181,8 @@ def verdict_lines(faults: Sequence[str], seconds: float) -> list[str]:
     """Write the last words: the promise held, or what was off."""
     if not faults:
         return [
-            "PROMISE KEPT: every intended effect is in the CRM's own record once, none twice, "
-            f"({seconds:.1f} s)",
-            "and not one byte of the old leader reached the CRM after the new one was accepted.",
+            f"PROMISE KEPT ({seconds:.1f} s): the CRM's own record has every intended effect once,",
+            "none twice, and nothing that the old leader sent after the takeover.",
         ]
     return [f"PROMISE BROKEN, or the demo is: {len(faults)} matters are off", *map(_bullet, faults)]
 

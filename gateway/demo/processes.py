@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from gateway.core.errors import GatewayError
 
+ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 8.0
 POLL_S = 0.02
@@ -79,10 +80,19 @@ class Child:
         self.process.wait()
 
 
-def _pinned_to(core: int | None) -> Callable[[], None] | None:
+def pinned_to(core: int | None) -> Callable[[], None] | None:
+    """Return what a child runs before it starts, so that its threads stay on `core` too."""
     if core is None or not hasattr(os, "sched_setaffinity"):
         return None
     return lambda: os.sched_setaffinity(0, {core})
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without anybody's own settings of the gateway, and such
+    that a child finds the same modules from any folder."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FENCEGATE_")}
+    path = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH"))))
+    return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def start(
@@ -92,9 +102,8 @@ def start(
     folder: Path,
     environment: Mapping[str, str] | None = None,
     core: int | None = None,
-    working_folder: Path | None = None,
 ) -> Child:
-    """Start `command`; with `core`, the child and its threads stay on that CPU core."""
+    """Start `command` in `folder`; with `core`, the child and its threads stay on that core."""
     log = folder / f"{name}.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -102,10 +111,10 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd=working_folder,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            cwd=folder,
+            env={**clean_environment(), **(environment or {})},
             start_new_session=True,
-            preexec_fn=_pinned_to(core),
+            preexec_fn=pinned_to(core),
         )
     return Child(name, log, process)
 
@@ -187,16 +196,8 @@ class Children:
         *,
         environment: Mapping[str, str] | None = None,
         core: int | None = None,
-        working_folder: Path | None = None,
     ) -> Child:
-        child = start(
-            name,
-            command,
-            folder=self.folder,
-            environment=environment,
-            core=core,
-            working_folder=working_folder,
-        )
+        child = start(name, command, folder=self.folder, environment=environment, core=core)
         self.started.append(child)
         return child
 

@@ -8,8 +8,8 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 import aiohttp
 
@@ -27,51 +27,54 @@ INTERRUPTED = 130
 def run_demo(*, keep: bool = False, folder: Path | None = None) -> int:
     """Play the demo and return the exit code: 0 only if the CRM's record proves the promise."""
     kept = keep or folder is not None
-    if folder is None:
-        folder = Path(tempfile.mkdtemp(prefix="fencegate-demo-"))
+    folder = (folder or Path(tempfile.mkdtemp(prefix="fencegate-demo-"))).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    # SIGTERM would end Python at once and leave the children behind; Ctrl-C does not.
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return asyncio.run(_run(folder))
-    except (KeyboardInterrupt, asyncio.CancelledError):
+        return _run(folder)
+    except KeyboardInterrupt:
         print("\ninterrupted; all processes are stopped", file=sys.stderr)
         return INTERRUPTED
     except GatewayError as error:
         print(f"the demo could not go on: {error}", file=sys.stderr)
         return 1
     finally:
+        signal.signal(signal.SIGTERM, before)
         if kept:
             print(f"policies, ledger, journal and logs are kept in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _run(folder: Path) -> int:
-    # SIGTERM ends Python at once and would leave the children behind; Ctrl-C does not.
-    task = asyncio.current_task()
-    if task is not None:
-        with suppress(NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(folder: Path) -> int:
     stage = Stage(folder)
     with Children(folder) as children:
-        await asyncio.to_thread(stage.start_both, children)
-        print(f"sandbox CRM on {stage.crm_url}, gateway on {stage.gateway_url}, SQLite ledger")
+        stage.start_both(children)
+        where = f"sandbox CRM on {stage.crm_url}, gateway on {stage.gateway_url}, SQLite ledger"
+        print(where, flush=True)
         try:
-            async with asyncio.timeout(LONGEST_RUN_S):
-                return await _play(stage)
-        except TimeoutError:
-            children.require_running()
-            raise ChildFailed(f"the demo took longer than {LONGEST_RUN_S:g} s") from None
-        except NotAnswered as error:
+            return asyncio.run(_play(stage))
+        except (NotAnswered, TimeoutError) as error:
             children.require_running()
             tails = [f"{child.name}:\n{child.tail()}" for child in children.started]
-            raise ChildFailed("\n".join([str(error), *tails])) from error
+            reason = str(error) or f"the demo took longer than {LONGEST_RUN_S:g} s"
+            raise ChildFailed("\n".join([reason, *tails])) from error
 
 
 async def _play(stage: Stage) -> int:
+    """Play the story on a stage that is up, and tell the table."""
     started_s = time.monotonic()
     narrator = Narrator()
     timeout = aiohttp.ClientTimeout(total=20)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with (
+        asyncio.timeout(LONGEST_RUN_S),
+        aiohttp.ClientSession(timeout=timeout) as session,
+    ):
         story = Story(stage, session, narrator)
         await story.play()
         account, faults = await story.account()

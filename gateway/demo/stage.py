@@ -6,7 +6,6 @@ wants to write has no other way than through the fence.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.demo.processes import Child, Children, python, wait_for_port, wait_until_ready
+from gateway.wire.principals_file import new_token, token_digest
 
 FUNCTION = "relatorio-comercial-diario"
 DESTINATION = "crm"
@@ -40,24 +40,24 @@ leadership: {leadership}
 class Times:
     """How long the gateway waits, in the policy's own words. Short: people are watching."""
 
-    timeout: str = "4s"
+    timeout: str = "5s"
     settle: str = "1s"
     barrier_wait: str = "300ms"
 
 
 @dataclass(frozen=True, slots=True)
-class Principal:
-    """A caller of the gateway with a token of its own."""
+class Caller:
+    """A principal of the gateway, with its token."""
 
     name: str
     role: str
-    token: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(32))
+    token: str = field(repr=False, default_factory=lambda: new_token()[0])
 
     def to_file(self) -> dict[str, object]:
         return {
             "name": self.name,
             "role": self.role,
-            "token_sha256": hashlib.sha256(self.token.encode()).hexdigest(),
+            "token_sha256": token_digest(self.token),
             "functions": ["*"],
             "destinations": ["*"],
         }
@@ -71,8 +71,8 @@ class Stage:
     function: str = FUNCTION
     leadership: str = "function"
     times: Times = Times()
-    worker: Principal = field(default_factory=lambda: Principal("agents", "worker"))
-    operator: Principal = field(default_factory=lambda: Principal("ana-ops", "operator"))
+    worker: Caller = field(default_factory=lambda: Caller("agents", "worker"))
+    operator: Caller = field(default_factory=lambda: Caller("ana-ops", "operator"))
     crm_token: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(32))
     crm_url: str = ""
     gateway_url: str = ""

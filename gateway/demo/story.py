@@ -16,13 +16,14 @@ import aiohttp
 import orjson
 
 from gateway.clock import SystemClock
-from gateway.demo.agents import Call, Crm, Operator, Reply, Worker
+from gateway.demo.agents import Call, Crm, NotAnswered, Operator, Reply, Worker
 from gateway.demo.narrate import Account, Expected, Narrator, Step
 from gateway.demo.stage import DESTINATION, Stage
 
 UNIT = "relatorio-comercial:2026-10-02"
 HOLD = "slow-write"
 SEAL_SLACK_S = 0.2
+SHOWN_WAIT_S = 0.4
 LONGEST_SEAL_WAIT_S = 15.0
 
 DONE = Expected(201, "forwarded", "", "confirmed", got=1, did=1)
@@ -153,22 +154,25 @@ class Story:
     async def the_takeover(self) -> None:
         self.narrator.heading("07:03 a stalls with a write on the wire; b takes over, term 185")
         brasa, cobre = self.opportunities["brasa"], self.opportunities["cobre"]
-        slow = Call("PATCH", brasa, "stage-brasa-a", _stage("stale"), fault=f"hold:{HOLD}")
+        slow = Call("PATCH", brasa, "brasa-a", _stage("stale"), fault=f"hold:{HOLD}")
         on_the_wire = asyncio.create_task(self.a.send(slow))
+        tasks = [on_the_wire]
         try:
             await self.crm.until_held(HOLD)
             await self.tell(self.a.label, _what(slow), slow, None, Expected(None, got=1))
-            newer = Call("PATCH", brasa, "stage-brasa-b", _stage("negotiation"))
-            await self.step(
-                self.b, newer, Expected(503, "refused", "predecessor-in-flight"), "same record"
-            )
-            elsewhere = Call("PATCH", cobre, "stage-cobre-b", _stage("won"))
+            newer = Call("PATCH", brasa, "brasa-b", _stage("negotiation"))
+            held_back = Expected(503, "refused", "predecessor-in-flight")
+            await self.step(self.b, newer, held_back, "same record")
+            elsewhere = Call("PATCH", cobre, "cobre-b", _stage("won"))
             await self.step(self.b, elsewhere, CHANGED, "other record")
-            late = Call("PATCH", cobre, "stage-cobre-a", _stage("lost"))
+            late = Call("PATCH", cobre, "cobre-a", _stage("lost"))
             await self.step(self.a, late, STALE, "a wakes up")
             close = Call("POST", "/notes", "report-a", note("report", "31 open"))
             await self.step(self.a, close, STALE, "and again")
             waiting = asyncio.create_task(self.b.send(replace(newer, wait_s=4)))
+            tasks.append(waiting)
+            # b's write is held back by now, not merely late: only the release lets it through.
+            await asyncio.wait({waiting}, timeout=SHOWN_WAIT_S)
             await self.crm.release(HOLD)
             superseded = replace(CHANGED, got=0, after_dispatch="superseded")
             reply = await on_the_wire
@@ -176,7 +180,9 @@ class Story:
             what = _what(newer, "wait=4")
             await self.tell(self.b.label, what, newer, await waiting, CHANGED)
         finally:
-            on_the_wire.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def the_reconciliation(self) -> None:
         self.narrator.heading("07:05 b asks what became of the lost answer; a person looks")
@@ -189,8 +195,11 @@ class Story:
         look = Call("GET", "/notes?external_id=duna", "look-duna")
         found = await self.step(self.b, look, Expected(200, "forwarded", got=1), "read")
         records = found.content["items"] if isinstance(found.content, dict) else []
-        evidence = f"{records[0]['id']} is there, once" if len(records) == 1 else ""
-        await self._resolve(again, evidence)
+        if len(records) != 1:
+            raise NotAnswered(
+                f"the CRM's record shows the lost note {len(records)} times, not once"
+            )
+        await self._resolve(again, f"{records[0]['id']} is there, once")
         honest = Expected(409, None, "result-unavailable")
         await self.step(self.b, again, honest, "b asks again")
         report = Call("POST", "/notes", "report", note("report", "4 open, 1 stage conflict"))
@@ -202,9 +211,7 @@ class Story:
         effect = await self.operator.effect(self.lost_effect)
         await asyncio.sleep(_seconds_until(str(effect["attempts"][-1]["seal_at"])))
         reply = await self.operator.resolve(
-            self.lost_effect,
-            version=int(effect["version"]),
-            reason=evidence or "the CRM's record does not show it once",
+            self.lost_effect, version=int(effect["version"]), reason=evidence
         )
         shown = replace(reply, verdict="resolved as confirmed", outcome="")
         what = f"after the seal: {evidence}"
@@ -222,7 +229,7 @@ class Story:
         """Compare the CRM's own record with the script; return the numbers and what is off."""
         journal = await self.crm.journal()
         intended = +self.intended
-        stale = ("stage-cobre-a", "report-a")
+        stale = ("cobre-a", "report-a")
         account = Account(
             expected_effects=intended.total(),
             effects=journal.applied.total(),
@@ -244,7 +251,7 @@ class Story:
             faults.append(f"{account.from_stale_leader} requests of the old leader reached the CRM")
         if account.requests != self.told_got.total():
             faults.append(f"the CRM got {account.requests} requests, told {self.told_got.total()}")
-        older, newer = journal.effect_of("stage-brasa-a"), journal.effect_of("stage-brasa-b")
+        older, newer = journal.effect_of("brasa-a"), journal.effect_of("brasa-b")
         if not _version(older) < _version(newer):
             faults.append(f"the old leader's write {older!r} is not before the new one's {newer!r}")
         faults += [f"the CRM saw the header {name}" for name in _leaked(journal.headers_seen())]

@@ -40,6 +40,8 @@ _NOT_STORED: Final = (
     | {"sforce-limit-info", "x-shopify-shop-api-call-limit"}
 )
 
+_USUAL: Final = frozenset({b"keep-alive", b"close", b"Keep-Alive", b"Close"})  # Connection's
+
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 _NOMINATED: Final = re.compile(r"[^\s,]+")
@@ -52,6 +54,7 @@ class _Name(NamedTuple):
 
     text: str
     lower: str
+    plain: str  # in lower case and with - for _ (many servers read X_Name as X-Name)
     kept: bool
     special: bool = False  # connection, prefer, content-length: the value matters
 
@@ -76,17 +79,18 @@ def _learn_request(name: bytes) -> _Name:
         raise Malformed(f"{name[:80]!r} is not a header name; send letters, digits and - only.")
     text = name.decode("ascii")
     lower = text.lower()
-    plain = lower.replace("_", "-")  # many servers read X_Name as X-Name
+    plain = _plain(text)
     ours = plain in _NEVER_OUT or plain.startswith(("fence-", "x-forwarded-"))
-    return _Name(text, lower, not ours, special=lower in ("connection", "prefer"))
+    return _Name(text, lower, plain, not ours, special=lower in ("connection", "prefer"))
 
 
 def _learn_reply(name: bytes) -> _Name:
     text = name.decode("latin-1")
     lower = text.lower()
-    ours = lower in HOP_BY_HOP or lower.replace("_", "-").startswith("fence-")
+    plain = _plain(text)
+    ours = lower in HOP_BY_HOP or plain.startswith("fence-")
     kept = bool(_TOKEN.fullmatch(name)) and not ours
-    return _Name(text, lower, kept, special=lower in ("connection", "content-length"))
+    return _Name(text, lower, plain, kept, special=lower in ("connection", "content-length"))
 
 
 _REQUEST: Final = _Names(_learn_request)
@@ -104,10 +108,13 @@ def request_headers(raw: RawHeaders, login: tuple[str, str] | None = None) -> He
     kept: Headers = []
     spelling: dict[str, str] = {}
     nominated: frozenset[str] | None = None
+    replaced = _plain(login[0]) if login is not None else None
     known = _REQUEST.known
     for name, value in raw:
+        if value in _USUAL and name.lower() == b"connection":
+            continue
         what = known.get(name) or _REQUEST.learn(name)
-        if not what.kept and not what.special:
+        if not (what.kept or what.special) or what.plain == replaced:
             continue
         text = _text(what.text, value)
         if what.special:
@@ -121,7 +128,7 @@ def request_headers(raw: RawHeaders, login: tuple[str, str] | None = None) -> He
     if nominated:
         kept = [field for field in kept if field[0].lower() not in nominated]
     if login is not None:
-        kept = inject(kept, (login,))
+        kept.append(login)
     return kept
 
 

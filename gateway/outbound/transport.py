@@ -24,18 +24,18 @@ def reset(transport: asyncio.WriteTransport | None) -> None:
         return
     sock = transport.get_extra_info("socket")
     if sock is not None:
-        with contextlib.suppress(OSError):  # already closed: nothing is left to drop
+        with contextlib.suppress(OSError, ValueError):  # closed already: nothing left to drop
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     transport.abort()
 
 
-def give_up_after(transport: asyncio.BaseTransport, seconds: float) -> None:
+def give_up_after(transport: asyncio.BaseTransport, milliseconds: int) -> None:
     """Tell the kernel to drop the connection when sent bytes stay unacknowledged that long."""
     sock = transport.get_extra_info("socket")
     if sock is None or _USER_TIMEOUT is None:
         return
-    with contextlib.suppress(OSError):  # a dead socket shows itself at the write
-        sock.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, max(1, int(seconds * 1000)))
+    with contextlib.suppress(OSError, ValueError):  # a dead socket shows itself at the write
+        sock.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, milliseconds)
 
 
 def has_unread(transport: asyncio.BaseTransport) -> bool:

@@ -46,7 +46,7 @@ class Admission:
         proposal = self.proposal
         attempt = proposal.attempt
         if attempt is None:
-            return _observe(batch, proposal, "fence-missing", None)
+            return _observe(batch, proposal, proposal.observed_reason or "fence-missing", None)
         scope = batch.scopes[attempt.scope]
         prior = batch.by_key.get(attempt.key)
         if prior is not None:

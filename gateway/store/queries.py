@@ -44,10 +44,6 @@ class Reader:
     @classmethod
     async def open(cls, path: Path) -> Reader:
         """Open the ledger at `path`. Raises StoreError if there is none."""
-        if not path.exists():
-            raise StoreError(
-                f"there is no ledger at {path}; look at --ledger, or start the gateway"
-            )
         try:
             db = await aiosqlite.connect(read_only_uri(path), uri=True, isolation_level=None)
             await db.execute("PRAGMA query_only = ON")
@@ -121,6 +117,13 @@ def _where(wanted: EffectFilter) -> tuple[str, list[Any]]:
         if value is not None:
             conditions.append(f"{column} = ?")
             parameters.append(value)
+    for column, only in (
+        ("function", wanted.only_functions),
+        ("destination", wanted.only_destinations),
+    ):
+        if only is not None:
+            conditions.append(f"{column} IN ({','.join('?' * len(only))})")
+            parameters += sorted(only)
     if wanted.outcome is not None:
         conditions.append(_outcome(wanted.outcome, parameters))
     if wanted.term is not None:

@@ -38,9 +38,9 @@ class StoredAnswer:
 class Proposal:
     """A write that asks to be admitted.
 
-    `effect_id` names the effect if this becomes a new one. `attempt` is None for a write
-    without a fence that observe mode lets through. With `claim` False the decision is asked
-    for, but no intent is written.
+    `effect_id` names the effect if this becomes a new one. `attempt` is None for a write that
+    observe mode lets through although it never gets as far as the fence; `observed_reason`
+    says why. With `claim` False the decision is asked for, but no intent is written.
     """
 
     effect_id: str
@@ -58,7 +58,12 @@ class Proposal:
     request_body: bytes | None = None
     request_file: str | None = None
     observe: bool = False
+    observed_reason: str | None = None
     claim: bool = True
+
+    def without_claim(self) -> Proposal:
+        """Return the same question, asked without the wish to send."""
+        return replace(self, claim=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +168,8 @@ class EffectFilter:
     term: int | None = None
     cursor: str | None = None
     limit: int = 50
+    only_functions: frozenset[str] | None = None  # what the asker may see; None is all
+    only_destinations: frozenset[str] | None = None
 
 
 class Unresolved(StrEnum):

@@ -31,6 +31,10 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
+    def launch(self, coro: Coroutine[Any, Any, Any], name: str) -> None:
+        """As `start`, for work whose result nobody waits for."""
+        _ = self.start(coro, name)
+
     @property
     def running(self) -> int:
         return len(self._held)

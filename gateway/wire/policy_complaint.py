@@ -91,3 +91,13 @@ def kind_of(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
     return "text"
+
+
+def word_at(loc: Loc) -> str:
+    """Return the name of what stands at `loc`: its last word, and which one of a list."""
+    words = [step for step in loc if isinstance(step, str)]
+    if not words:
+        return "the file"
+    if isinstance(loc[-1], int) and loc[-1] >= 0:
+        return f"{words[-1]} {loc[-1] + 1}"
+    return words[-1]

@@ -22,6 +22,21 @@ from gateway.core.policy import Expect
 from gateway.wire.policy_complaint import kind_of, show
 
 HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")
+_NOT_FOR_LOGIN: Final = frozenset(
+    {
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "idempotency-key",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
 TEMPLATE_LIKE: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_.\[\]*-]*(?:\s*\|[^{}]*)?\}")
 _NOT_RE2: Final = re.compile(r"\(\?(?:[=!>(]|<[=!])|\\[1-9]|\(\?P=")
 _NESTED_REPEAT: Final = re.compile(r"\([^()]*(?:[*+]|\{\d+,\d*\})[^()]*\)(?:[*+]|\{\d+,?\d*\})")
@@ -162,6 +177,19 @@ def header_name(value: Any) -> str:
     if HEADER_NAME.match(text(value)) is None:
         raise ValueError(f"{show(value)} is not a header name; write one such as Retry-After")
     return str(value)
+
+
+def login_header_name(value: Any) -> str:
+    lower = header_name(value).lower()
+    if lower in _NOT_FOR_LOGIN or lower.startswith("fence-"):
+        raise ValueError(f"{show(value)} is not for a credential; name the header it travels in")
+    return str(value)
+
+
+def language_version(value: Any) -> int:
+    if isinstance(value, bool) or value != 1 or not isinstance(value, int):
+        raise ValueError(f"{show(value)} is not a version that is known; write 1 or remove it")
+    return value
 
 
 def expect(value: Any) -> Expect:

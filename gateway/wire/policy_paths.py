@@ -42,9 +42,7 @@ def _template(written: str, info: ValidationInfo) -> Template:
         raise ValueError(str(error)) from None
     for piece in found.pieces:
         if isinstance(piece, Hole) and "minus" in piece.text and piece.source != "first_sent":
-            raise ValueError(
-                f"{{{piece.text}}}: minus is for instants; use it with first_sent only"
-            )
+            raise ValueError(f"{{{piece.text}}}: minus is for first_sent alone; remove it")
     return found
 
 
@@ -59,9 +57,7 @@ class LookRequest:
 def look_request(value: Any, info: ValidationInfo) -> LookRequest:
     method, _, target = text(value).partition(" ")
     if method not in {"GET", "HEAD", "POST"}:
-        raise ValueError(
-            f"{show(value)}: a look only reads; write GET /path (or POST for a search)"
-        )
+        raise ValueError(f"{show(value)}: a look only reads; write GET /path, or POST")
     if not target.startswith("/") or re.search(r"[\s\\#]", re.sub(r"\{[^{}]*\}", "", target)):
         raise ValueError(f"{show(value)} has no path of its own; write GET /path?query")
     _refuse_dots(target.partition("?")[0], value)

@@ -26,11 +26,12 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from gateway.wire.policy_complaint import Loc, Sheet, Spot, show
+from gateway.wire.policy_complaint import Loc, Sheet, Spot, show, word_at
 
 MAX_BYTES: Final = 1024 * 1024
 _MAX_DEPTH: Final = 40
 
+_NULL_MAY_STAND: Final = {"json", "body"}
 _TRUTHS: Final = re.compile(r"(?:y|yes|n|no|on|off)\Z", re.IGNORECASE)
 _SEXAGESIMAL: Final = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?\Z")
 _OCTAL: Final = re.compile(r"[-+]?0[0-9]+\Z")
@@ -171,7 +172,7 @@ class _Reader:
             self._anchors.add(event.anchor)
             self._sheet.error(
                 loc,
-                f"the anchor &{event.anchor} is not for policies; write the value out each time",
+                f"the anchor &{event.anchor} is not for policies; write values out",
             )
         if event.tag is not None:
             self._sheet.error(loc, f"the tag {event.tag} is not for policies; remove it")
@@ -180,14 +181,14 @@ class _Reader:
         words: dict[str, Any] = {}
         while not isinstance(event := next(self._events), MappingEndEvent):
             key = self._key(loc, event)
-            inner = (*loc, key) if key is not None else (*loc, f"?{event.start_mark.index}")
-            first = self._sheet.keys.get(inner)
+            first = None if key is None else self._sheet.keys.get((*loc, key))
             if first is not None:
                 self._sheet.error_at(
                     _spot(event), f"{key!r} is written twice, first on line {first[0]}; remove one"
                 )
-                inner = (*loc, f"?{event.start_mark.index}")  # read on, but keep the first
-                key = None
+                key = None  # read on, but keep the first
+            # A negative step is no place in any list: it keeps apart what has no name of its own.
+            inner = (*loc, key if key is not None else -1 - event.start_mark.index)
             self._sheet.keys[inner] = _spot(event)
             value = self._node(inner, next(self._events))
             if key is not None:
@@ -222,12 +223,16 @@ class _Reader:
         if event.style is not None:
             return event.value
         try:
-            return _plain(event.value)
+            value = _plain(event.value)
+            if value is None and not _NULL_MAY_STAND & set(loc):
+                raise _Surprise(f"{event.value} is no value here; write one, or remove the word")
+            return value
         except _Surprise as surprise:
             hidden = loc[:1] == ("login",) and event.value != ""
-            word = next((step for step in reversed(loc) if isinstance(step, str)), "this")
             text = "the value is not plain text for every reader; put it in quotes"
-            self._sheet.error(loc, f"{word}: {text if hidden else surprise}")
+            message = f"{word_at(loc)}: {text if hidden else surprise}"
+            # What is not there has no place of its own: the parser puts it on a later line.
+            self._sheet.error(loc, message, at_key=event.value == "")
             return SPOILT
 
 

@@ -129,7 +129,7 @@ def broken(module: ModuleType, old: str, new: str) -> ModuleType:
     source = Path(str(module.__file__)).read_text()
     assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {module.__file__}"
     made = ModuleType(module.__name__)  # dataclasses look their module up by its name
-    exec(compile(source.replace(old, new), "broken", "exec"), made.__dict__)
+    exec(compile(source.replace(old, new), "<broken>", "exec"), made.__dict__)
     return made
 
 

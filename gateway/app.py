@@ -1,0 +1,335 @@
+"""The composition root: the only place where things are built, started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import ssl
+import sys
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+from structlog.typing import FilteringBoundLogger
+
+from gateway import __version__
+from gateway.clock import Clock, SystemClock
+from gateway.control.keepers import Keeper, LedgerKeepers, keep
+from gateway.control.panel import Panel, Readiness
+from gateway.control.policies import Policies
+from gateway.control.router import ControlPlane
+from gateway.core.effect import Outcome
+from gateway.core.errors import LedgerUnavailable, SettingsError
+from gateway.core.principals import Principal
+from gateway.outbound.send import Outbound
+from gateway.outbound.startup import check_platform
+from gateway.proxy.body import Spool
+from gateway.proxy.handler import DataPlane
+from gateway.proxy.house import House, State
+from gateway.proxy.target import PREFIX
+from gateway.settings import Settings
+from gateway.store.ledger import Ledger
+from gateway.store.records import Settlement
+from gateway.store.upkeep import Kept
+from gateway.web.auth import Authenticator
+from gateway.web.log import configure
+from gateway.web.metrics import Metrics
+from gateway.web.tasks import Tasks
+from gateway.wire.policy_reload import Reloader
+from gateway.wire.principals_file import load_principals
+
+MAX_LINE_BYTES: Final = 16 * 1024
+MAX_FIELDS: Final = 256
+GIVE_UP_S: Final = 5.0
+
+
+class Gateway:
+    """One gateway process: data plane and control plane on one port, one ledger."""
+
+    def __init__(self, settings: Settings, house: House, policies: Policies, clock: Clock) -> None:
+        self.settings = settings
+        self.house = house
+        self.policies = policies
+        self.clock = clock
+        self.port = 0
+        self._principals_seen = _stamp(settings.principals) if settings.principals else None
+        self._keepers = Tasks(house.log)
+        self._data = DataPlane(house)
+        self._control = ControlPlane(
+            Panel(
+                ledger=house.ledger,
+                authenticator=house.authenticator,
+                clock=clock,
+                metrics=house.metrics,
+                log=house.log,
+                policies=lambda: house.state.policies,
+                readiness=self.readiness,
+                version=__version__,
+            )
+        )
+        self._runner: web.ServerRunner | None = None
+
+    # -- building
+
+    @classmethod
+    async def build(
+        cls, settings: Settings, clock: Clock | None = None, *, force_policies: bool = False
+    ) -> Gateway:
+        """Build everything, open the ledger, load the policies. Nothing listens yet."""
+        settings.check_serving()
+        clock = clock or SystemClock()
+        log = configure(
+            settings.log_level,
+            json=settings.log_format == "json",
+            stream=sys.stdout.buffer,
+            clock=clock,
+        )
+        for warning in check_platform():
+            log.warning("platform", text=warning)
+        reloader = Reloader(settings.policies, os.environ, today=_today)
+        for complaint in reloader.warnings:
+            log.warning("policy", text=str(complaint))
+        principals = _principals(settings)
+        metrics = Metrics(reloader.current.destinations)
+        state = State(reloader.current)
+        ledger = await Ledger.open(
+            settings.ledger_path(),
+            clock,
+            version=__version__,
+            observer=LedgerWatch(metrics, state, log),
+        )
+        house = House(
+            state=state,
+            clock=clock,
+            ledger=ledger,
+            outbound=Outbound(clock),
+            spool=Spool(settings.spool_path(), memory_bytes=settings.body_spool_bytes),
+            authenticator=Authenticator(principals, dev=settings.dev),
+            metrics=metrics,
+            log=log,
+            tasks=Tasks(log),
+            replay_body_max_bytes=settings.replay_body_max_bytes,
+        )
+        policies = Policies(reloader, ledger, metrics, log, house.state.replace_policies)
+        try:
+            await policies.adopt_first(force=force_policies)
+        except BaseException:
+            await ledger.close()
+            raise
+        return cls(settings, house, policies, clock)
+
+    # -- running
+
+    async def start(self) -> None:
+        """Listen, and set the keepers going."""
+        settings = self.settings
+        server = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            auto_decompress=False,
+            access_log=None,
+            keepalive_timeout=settings.keepalive_timeout_s,
+            lingering_time=5.0,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+            max_headers=MAX_FIELDS,
+        )
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
+        await self._runner.setup()
+        host, port = settings.listen_address()
+        try:
+            site = web.TCPSite(self._runner, host, port, ssl_context=_tls(settings), backlog=1024)
+            await site.start()
+        except OSError as error:
+            raise SettingsError(f"cannot listen on {settings.listen}: {error}") from error
+        self.port = self._runner.addresses[0][1]
+        if settings.port_file is not None:
+            _write_port(settings.port_file, self.port)
+        kept = Kept(bodies_ms=settings.body_retention_ms)
+        keepers = LedgerKeepers(self.house.ledger, self.house.metrics, self.house.log, kept).all()
+        keepers.append(Keeper("policies", 1.0, self.policies.look))
+        keepers.append(Keeper("principals", 2.0, self._look_at_principals))
+        keepers.append(Keeper("spool", 600.0, self._sweep_spool))
+        for keeper in keepers:
+            self._keepers.launch(keep(keeper, self.house.log), f"keeper-{keeper.name}")
+        self.house.log.info(
+            "listening",
+            address=f"{host}:{self.port}",
+            policies=self.house.state.policies.digest[:12],
+            dev=settings.dev,
+        )
+        if settings.dev:
+            self.house.log.warning("dev", text="--dev: every caller may do everything")
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.raw_path.startswith(PREFIX):
+            return await self._data.handle(request)
+        return await self._control.handle(request)
+
+    def readiness(self) -> Readiness:
+        """Return whether traffic should come here, with the reasons if not."""
+        state = self.house.state
+        reasons = []
+        if state.draining:
+            reasons.append("draining")
+        if state.ledger_error is not None:
+            reasons.append(f"the ledger cannot be written: {state.ledger_error}")
+        if state.unwritten:
+            reasons.append(f"{state.unwritten} outcomes are not written to the ledger yet")
+        detail = {
+            "version": __version__,
+            "in_flight": len(self.house.inflight),
+            "ledger": {"ok": state.ledger_error is None, "unwritten": state.unwritten},
+            "policies": self.policies.report(),
+        }
+        return Readiness(reasons, detail)
+
+    async def _look_at_principals(self) -> None:
+        """Load the principals again if their file changed; a broken one changes nothing."""
+        path = self.settings.principals
+        if path is None:
+            return
+        seen = await asyncio.to_thread(_stamp, path)
+        if seen != self._principals_seen:
+            self._principals_seen = seen
+            self.house.authenticator.replace(_principals(self.settings))
+            self.house.log.info("principals", file=str(path))
+
+    async def _sweep_spool(self) -> None:
+        kept = await self.house.ledger.kept_files()
+        await self.house.spool.sweep(kept, 3600.0, self.clock.wall_ms() / 1000)
+
+    # -- stopping
+
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Refuse new writes, wait for those under way, record the rest as unknown."""
+        house = self.house
+        house.state.draining = True
+        house.metrics.draining.set(1)
+        longest_ms = max(
+            (d.limits.timeout_ms for d in house.state.policies.destinations.values()), default=0
+        )
+        seconds = self.settings.drain_for_s(longest_ms)
+        house.log.info("draining", seconds=seconds, in_flight=len(house.inflight))
+        waiting = asyncio.ensure_future(house.tasks.drain(seconds))
+        hurrying = asyncio.ensure_future(hurry.wait())
+        await asyncio.wait({waiting, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (waiting, hurrying):
+            task.cancel()
+        await self._give_up()
+
+    async def _give_up(self) -> None:
+        """Record what is still under way as unknown, then let go of it."""
+        house = self.house
+        for running in house.inflight.left():
+            settlement = Settlement(
+                effect_id=running.effect_id,
+                n=running.n,
+                outcome=Outcome.UNKNOWN,
+                reason="gateway-stopped",
+            )
+            try:
+                await house.ledger.settle(settlement)
+                house.log.warning("gave-up", effect_id=running.effect_id)
+            except LedgerUnavailable as error:
+                # The intent stays; the next start finds it and makes it unknown.
+                house.log.error("gave-up", effect_id=running.effect_id, error=str(error))
+        house.tasks.cancel_all()
+        await house.tasks.drain(GIVE_UP_S)
+
+    async def stop(self) -> None:
+        """Close everything, in the order opposite to building."""
+        self._keepers.cancel_all()
+        await self._keepers.drain(GIVE_UP_S)
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self.house.outbound.close()
+        await self.house.ledger.close()
+        self.house.log.info("stopped")
+
+
+class LedgerWatch:
+    """Tells metrics and readiness how the ledger fares."""
+
+    def __init__(self, metrics: Metrics, state: State, log: FilteringBoundLogger) -> None:
+        self._metrics = metrics
+        self._state = state
+        self._log = log
+        metrics.ledger_up.set(1)
+
+    def batch_done(self, operations: int, transaction_s: float, waited_s: float) -> None:
+        self._metrics.ledger_batch_size.observe(operations)
+        self._metrics.ledger_transaction_s.observe(transaction_s)
+        self._metrics.ledger_lock_wait_s.observe(waited_s)
+
+    def ledger_is(self, up: bool, error: str | None) -> None:
+        if (error is None) == (self._state.ledger_error is None):
+            return
+        self._state.ledger_error = error
+        self._metrics.ledger_up.set(1 if up else 0)
+        if error is None:
+            self._log.warning("ledger-back")
+        else:
+            self._log.error("ledger-down", error=error)
+
+
+async def serve(settings: Settings, *, force_policies: bool = False) -> None:
+    """Run a gateway until SIGTERM or SIGINT; a second signal does not wait for anything."""
+    gateway = await Gateway.build(settings, force_policies=force_policies)
+    asked, hurry = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        if asked.is_set():
+            hurry.set()
+        asked.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGHUP, gateway.policies.ask)
+    try:
+        await gateway.start()
+        await asked.wait()
+        await gateway.drain(hurry)
+    finally:
+        await gateway.stop()
+
+
+def _principals(settings: Settings) -> Mapping[str, Principal]:
+    return {} if settings.principals is None else load_principals(settings.principals)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return (0, 0)
+    return (stat.st_mtime_ns, stat.st_size)
+
+
+def _today() -> date:
+    return datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC).date()
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(
+            f"--tls-cert {settings.tls_cert} and --tls-key {settings.tls_key} do not load: {error}"
+        ) from error
+    return context
+
+
+def _write_port(path: Path, port: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    waiting = path.with_name(path.name + ".new")
+    waiting.write_text(f"{port}\n", "ascii")
+    waiting.replace(path)

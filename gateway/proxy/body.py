@@ -1,0 +1,146 @@
+"""Request bodies: read whole before anything is decided, in memory while small, else on disk.
+
+The fingerprint has to be durable before the first byte is sent, so no body is streamed
+through; nor does a slow caller ever hold the destination.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from gateway.core.fingerprint import Hasher
+
+IDLE_S: Final = 60.0
+"""How long a caller may say nothing in the middle of its body."""
+
+
+class BodyTooLarge(Exception):
+    """The body is larger than the destination takes."""
+
+
+@dataclass(slots=True)
+class Body:
+    """A request's body: None without any, bytes while small, else a file in the spool."""
+
+    data: bytes | None
+    file: Path | None
+    digest: bytes
+    size: int
+
+    @property
+    def content(self) -> bytes | Path | None:
+        return self.file if self.file is not None else self.data
+
+    def load(self) -> bytes | None:
+        """Return the bytes if they are few enough to be looked into."""
+        return self.data if self.file is None else None
+
+    def discard(self) -> None:
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+
+
+class Spool:
+    """Where bodies wait that are too large for memory."""
+
+    def __init__(self, folder: Path, *, memory_bytes: int) -> None:
+        self._folder = folder
+        self._memory_bytes = memory_bytes
+
+    async def read(
+        self, request: web.BaseRequest, limit_bytes: int, started: Callable[[], None]
+    ) -> Body:
+        """Read the whole body. Calls `started` right before the first read.
+
+        Raises BodyTooLarge, TimeoutError for a caller that stalls, ConnectionResetError for
+        one that breaks off.
+        """
+        length = request.content_length
+        if length is not None and length > limit_bytes:
+            raise BodyTooLarge
+        if not _has_body(request):
+            return Body(None, None, Hasher().digest(), 0)
+        started()
+        hasher = Hasher()
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            piece = await self._next(request)
+            if not piece:
+                break
+            size += len(piece)
+            if size > limit_bytes:
+                raise BodyTooLarge
+            hasher.update(piece)
+            pieces.append(piece)
+            if size > self._memory_bytes:
+                return await self._to_file(request, limit_bytes, hasher, pieces, size)
+        return Body(b"".join(pieces), None, hasher.digest(), size)
+
+    async def _next(self, request: web.BaseRequest) -> bytes:
+        content = request.content
+        if content.is_eof() and content.at_eof():
+            return b""
+        if content.total_raw_bytes and content.is_eof():
+            return await content.readany()
+        async with asyncio.timeout(IDLE_S):
+            return await content.readany()
+
+    async def _to_file(
+        self,
+        request: web.BaseRequest,
+        limit_bytes: int,
+        hasher: Hasher,
+        pieces: list[bytes],
+        size: int,
+    ) -> Body:
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True, mode=0o700)
+        path = self._folder / f"{secrets.token_hex(16)}.body"
+        fd = await asyncio.to_thread(os.open, path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            await asyncio.to_thread(_write_all, fd, b"".join(pieces))
+            while piece := await self._next(request):
+                size += len(piece)
+                if size > limit_bytes:
+                    raise BodyTooLarge
+                hasher.update(piece)
+                await asyncio.to_thread(_write_all, fd, piece)
+            # Durable before the intent that names the file, or a crash could lose the request
+            # of an unknown effect.
+            await asyncio.to_thread(os.fsync, fd)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(fd)
+        return Body(None, path, hasher.digest(), size)
+
+    async def sweep(self, kept: set[str], older_than_s: float, now_s: float) -> int:
+        """Delete files that no effect needs any more; return how many."""
+        return await asyncio.to_thread(self._sweep, kept, older_than_s, now_s)
+
+    def _sweep(self, kept: set[str], older_than_s: float, now_s: float) -> int:
+        count = 0
+        for path in self._folder.glob("*.body"):
+            if path.name not in kept and now_s - path.stat().st_mtime > older_than_s:
+                path.unlink(missing_ok=True)
+                count += 1
+        return count
+
+
+def _has_body(request: web.BaseRequest) -> bool:
+    return "Content-Length" in request.headers or "Transfer-Encoding" in request.headers
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

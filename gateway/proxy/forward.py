@@ -1,0 +1,385 @@
+"""Carrying a write: slot, admission, one send, classification, settlement.
+
+Runs in a task of its own. From the moment that an admission is asked for, nobody's leaving or
+hurry can stop it: an intent is always followed by its send, and a send by its record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any, Final, assert_never
+
+import orjson
+
+from gateway.core.classify import Meaning, Reply, Silence, classify, needs_body
+from gateway.core.effect import Outcome
+from gateway.core.errors import LedgerUnavailable
+from gateway.core.fence import Admit, Refusal, Refuse, Replay, Wait
+from gateway.core.ids import new_effect_id
+from gateway.core.match import Match
+from gateway.core.policy import Does, Limits, Mode, Route
+from gateway.core.template import RequestValues
+from gateway.outbound.exchange import Outgoing
+from gateway.outbound.headers import stored_headers
+from gateway.outbound.incoming import Incoming
+from gateway.proxy import respond
+from gateway.proxy.answer import Answer
+from gateway.proxy.house import House
+from gateway.proxy.intake import Call
+from gateway.proxy.slots import Slot
+from gateway.store.records import AnswerState, Proposal, Ruling, Settled, Settlement, StoredAnswer
+from gateway.web.errors import incident
+from gateway.wire.headers import FENCE_VERDICT, PREFERENCE_APPLIED
+from gateway.wire.problem import EffectWord
+
+SEND_SLACK_S: Final = 1.0
+"""How long after admission, beyond dialling, the first byte may still leave (DESIGN 6.2)."""
+JSON_MAX_BYTES: Final = 1024 * 1024
+PATIENCE_S: Final = 1.0
+"""How long an answer of unknown length is awaited whole before it is relayed as it comes."""
+LOOK_AGAIN_S: Final = 1.0
+_UNWATCHED_ROUTE: Final = Route(name="(none)", match=Match("", frozenset(), ()), does=Does.WRITE)
+
+
+class Forwarder:
+    """Carries writes to their destinations, each at most once."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def carry(self, call: Call) -> Answer:
+        """Carry one write as far as the fence lets it, and return what to tell the caller."""
+        house = self._house
+        limits = _limits(call)
+        proposal = self._proposal(call, limits)
+        began_s = house.clock.boot_s()
+        wait_s = call.fence.wait_s
+        barrier_until_s = began_s + (limits.barrier_wait_ms / 1000 if wait_s is None else wait_s)
+        share_until_s = began_s + (wait_s or 0)
+        while True:
+            slot = await house.slots(call.destination).take(limits.barrier_wait_ms / 1000)
+            if slot is None:
+                return respond.problem("busy", facts={"at_once": limits.at_once})
+            with slot:
+                if house.state.draining:
+                    return respond.problem("draining")
+                began_s = house.clock.boot_s()
+                try:
+                    ruling = await house.ledger.admit(proposal)
+                except LedgerUnavailable as error:
+                    house.log.error("ledger-unavailable", error=str(error), at="admission")
+                    return respond.problem("ledger-unavailable", facts={"reason": str(error)})
+                if ruling.n is not None:
+                    return await self._admitted(call, ruling, limits, began_s, slot)
+            answer = await self._not_admitted(
+                call, ruling, proposal, barrier_until_s, share_until_s
+            )
+            if answer is not None:
+                return answer
+
+    def _proposal(self, call: Call, limits: Limits) -> Proposal:
+        body = call.body
+        head = orjson.dumps([field for field in call.headers if field[0] != _login_name(call)])
+        return Proposal(
+            effect_id=new_effect_id(self._house.ledger.clock.now_ms()),
+            attempt=call.attempt,
+            destination=call.destination.name,
+            covers=call.covers,
+            principal=call.principal.name,
+            method=call.method,
+            target=call.target.text,
+            policy_digest=call.destination.digest,
+            timeout_ms=limits.timeout_ms,
+            settle_ms=limits.settle_ms,
+            item=call.fence.item,
+            request_head=head.decode(),
+            request_body=body.data if body and body.file is None else None,
+            request_file=body.file.name if body and body.file else None,
+            observe=call.destination.mode is Mode.OBSERVE,
+            observed_reason=call.observed,
+        )
+
+    # -- not admitted
+
+    async def _not_admitted(
+        self,
+        call: Call,
+        ruling: Ruling,
+        proposal: Proposal,
+        barrier_until_s: float,
+        share_until_s: float,
+    ) -> Answer | None:
+        """Return the answer, or None to ask the ledger again after having waited."""
+        now_s = self._house.clock.boot_s()
+        match ruling.decision:
+            case Replay(effect_id):
+                return respond.replayed(ruling, effect_id)
+            case Wait(predecessor):
+                left_s = barrier_until_s - now_s
+                if left_s <= 0:
+                    return respond.predecessor_in_flight(
+                        ruling, predecessor.effect_id, predecessor.seal_at_ms
+                    )
+                sealed_s = (predecessor.seal_at_ms - ruling.now_ms) / 1000 + 0.001
+                await self._house.inflight.wait(
+                    predecessor.effect_id, min(left_s, max(sealed_s, 0.001), LOOK_AGAIN_S)
+                )
+                return None
+            case Refuse(Refusal.IN_FLIGHT, _, prior) if prior and now_s < share_until_s:
+                shared = await self._house.inflight.wait(
+                    prior.effect_id, min(share_until_s - now_s, LOOK_AGAIN_S)
+                )
+                return None if shared is None else await self._share(call, proposal, shared)
+            case Refuse() as refusal:
+                return respond.refused(ruling, refusal, call.attempt.term if call.attempt else 0)
+            case Admit() | None:  # no intent was asked for, or none was possible
+                return respond.problem("in-flight", effect="unknown")
+            case never:
+                assert_never(never)
+
+    async def _share(self, call: Call, proposal: Proposal, shared: Answer) -> Answer | None:
+        """Give a waiter the result it waited for, if it may still have it.
+
+        It is decided again, so that a term that grew stale meanwhile gets no replay; but
+        without the right to send: whoever waits for a result has not asked to cause another.
+        """
+        try:
+            ruling = await self._house.ledger.admit(proposal.without_claim())
+        except LedgerUnavailable:
+            return None
+        if not isinstance(ruling.decision, Admit):
+            return await self._not_admitted(call, ruling, proposal, 0, 0)
+        answer = Answer(shared.status, shared.headers, shared.body, decision="replayed")
+        answer.outcome, answer.effect_id = shared.outcome, shared.effect_id
+        kept = [field for field in shared.extra if field[0] != FENCE_VERDICT]
+        answer.extra += [*kept, (FENCE_VERDICT, "replayed")]
+        answer.extra.append((PREFERENCE_APPLIED, f"wait={call.fence.wait_s}"))
+        return answer
+
+    # -- admitted
+
+    async def _admitted(
+        self, call: Call, ruling: Ruling, limits: Limits, began_s: float, slot: Slot
+    ) -> Answer:
+        """Send what was admitted, and record what came of it whatever happens."""
+        house = self._house
+        n = ruling.n or 1
+        outgoing = Outgoing(
+            method=call.method,
+            target=call.target.text,
+            headers=_headers_out(call),
+            deadline_s=began_s + limits.timeout_ms / 1000,
+            body=call.body.content if call.body else None,
+            send_by_s=began_s + limits.connect_ms / 1000 + SEND_SLACK_S,
+        )
+        answer: Answer | None = None
+        house.inflight.began(ruling.effect_id, n)
+        try:
+            answer = await self._exchange(call, ruling, n, outgoing, slot)
+        except Exception as error:  # nothing unforeseen may leave an intent without its record
+            answer = await self._failed(ruling, n, outgoing, error)
+        finally:
+            shareable = answer is not None and answer.shareable
+            house.inflight.ended(ruling.effect_id, answer if shareable else None)
+        verdict = (
+            "forwarded" if ruling.observed is None else f"would-refuse; reason={ruling.observed}"
+        )
+        if not any(name == FENCE_VERDICT for name, _ in answer.extra):
+            answer.extra.append((FENCE_VERDICT, verdict))
+        if ruling.observed is not None:
+            answer.decision, answer.reason = "would-refuse", ruling.observed
+        return answer
+
+    async def _exchange(
+        self, call: Call, ruling: Ruling, n: int, outgoing: Outgoing, slot: Slot
+    ) -> Answer:
+        house = self._house
+        sent_s = house.clock.boot_s()
+        got = await house.outbound.send_once(call.destination, outgoing)
+        route = call.route or _UNWATCHED_ROUTE
+        values = call.values or RequestValues(parts=call.parts)
+        if isinstance(got, Silence):
+            meaning = classify(got, route, call.destination, values)
+            after = await self._settle(ruling, n, meaning, None, None)
+            answer = _silent(ruling, got)
+        else:
+            body, whole = await self._capture(got, route, call)
+            reply = Reply(got.status, got.facts_headers, _json_of(got, body))
+            meaning = classify(
+                reply, route, call.destination, values, tried_before=ruling.tried_before
+            )
+            kept = _kept(got, body, whole, meaning, house.replay_body_max_bytes)
+            after = await self._settle(ruling, n, meaning, got.status, kept)
+            answer = _answered(ruling, n, got, body, whole, meaning)
+            if answer.rest is not None:
+                slot.release()
+        if meaning.alarm:
+            house.log.error("alarm", effect_id=ruling.effect_id, rule=meaning.reason)
+        answer.destination_s = house.clock.boot_s() - sent_s
+        if meaning.outcome is Outcome.UNKNOWN:
+            house.metrics.became_unknown(call.destination.name)
+        outcome = after.outcome if after and after.outcome else meaning.outcome
+        respond.settled(answer, ruling.effect_id, n, outcome, after, ruling.highest_term)
+        if call.body is not None and meaning.outcome is not Outcome.UNKNOWN:
+            call.body.discard()
+        return answer
+
+    async def _capture(self, got: Incoming, route: Route, call: Call) -> tuple[bytes, bool]:
+        """Read the answer's body as far as it is worth keeping; say whether that is all of it.
+
+        What is a stream by nature, too long to keep, or slow without a known length, is
+        relayed as it comes: its outcome is decided by the head.
+        """
+        cap = self._house.replay_body_max_bytes
+        must_read = needs_body(route, call.destination)
+        if must_read:
+            cap = max(cap, JSON_MAX_BYTES)
+        length = _length(got)
+        limits = _limits(call)
+        if got.is_stream or (length is not None and length > cap):
+            body = b""
+        else:
+            patient = must_read or length is not None
+            body = await got.read(cap, None if patient else PATIENCE_S)
+        if not got.ended:
+            got.stream(limits.timeout_ms / 1000)
+        return body, got.complete
+
+    async def _failed(self, ruling: Ruling, n: int, outgoing: Outgoing, error: Exception) -> Answer:
+        """Record an attempt that broke inside the gateway: unknown once a byte may have left."""
+        outcome = Outcome.UNKNOWN if outgoing.sent else Outcome.NO_EFFECT
+        meaning = Meaning(outcome, "gateway-failure")
+        effect: EffectWord = "unknown" if outgoing.sent else "none"
+        rendered = incident(error, self._house.log, effect=effect, effect_id=ruling.effect_id)
+        after = await self._settle(ruling, n, meaning, None, None)
+        answer = Answer(rendered.status, rendered.headers, rendered.body, decision="forwarded")
+        answer.reason = "internal"
+        answer.extra.append((FENCE_VERDICT, "forwarded; reason=internal"))
+        respond.settled(answer, ruling.effect_id, n, outcome, after, ruling.highest_term)
+        return answer
+
+    async def _settle(
+        self, ruling: Ruling, n: int, meaning: Meaning, status: int | None, kept: Any
+    ) -> Settled | None:
+        """Record the outcome; None if the ledger cannot take it now, and is asked on and on."""
+        settlement = Settlement(
+            effect_id=ruling.effect_id,
+            n=n,
+            outcome=meaning.outcome,
+            reason=meaning.reason,
+            status=status,
+            answer=kept,
+            resource=meaning.take,
+        )
+        house = self._house
+        try:
+            after = await house.ledger.settle(settlement)
+        except LedgerUnavailable as error:
+            house.log.error(
+                "outcome-not-written", effect_id=ruling.effect_id, error=str(error),
+                outcome=meaning.outcome.value,
+            )  # fmt: skip
+            house.state.unwritten += 1
+            house.tasks.launch(self._settle_later(settlement), "settle-later")
+            return None
+        if after.disagrees:
+            house.log.error("late-answer-disagrees", effect_id=ruling.effect_id)
+        return after
+
+    async def _settle_later(self, settlement: Settlement) -> None:
+        """Keep trying: a fact that is not on record is a probe, or a person, later on."""
+        delay_s = 0.25
+        while True:
+            await asyncio.sleep(delay_s)
+            try:
+                await self._house.ledger.settle(settlement)
+            except LedgerUnavailable:
+                delay_s = min(delay_s * 2, 5)
+                continue
+            self._house.state.unwritten -= 1
+            self._house.log.warning("outcome-written-late", effect_id=settlement.effect_id)
+            return
+
+
+def _limits(call: Call) -> Limits:
+    return call.route.limits if call.route else call.destination.limits
+
+
+def _login_name(call: Call) -> str:
+    return call.destination.login.header_name if call.destination.login else ""
+
+
+def _headers_out(call: Call) -> list[tuple[str, str]]:
+    """Return the fields to send. Where the policy reads the answer, it must not be coded."""
+    if call.route is None or not needs_body(call.route, call.destination):
+        return call.headers
+    kept = [field for field in call.headers if field[0].lower() != "accept-encoding"]
+    return [*kept, ("Accept-Encoding", "identity")]
+
+
+def _length(got: Incoming) -> int | None:
+    text = got.facts_headers.get("content-length", ("",))[0]
+    return int(text) if text.isdigit() else None
+
+
+def _json_of(got: Incoming, body: bytes) -> Any:
+    coded = got.facts_headers.get("content-encoding")
+    if not body or coded or not got.complete:
+        return None
+    return lambda: orjson.loads(body)
+
+
+def _kept(
+    got: Incoming, body: bytes, whole: bool, meaning: Meaning, cap_bytes: int
+) -> StoredAnswer | None:
+    """Return what of the answer is recorded: for a replay, or as evidence."""
+    headers = tuple(stored_headers(got.headers))
+    match meaning.outcome:
+        case Outcome.UNKNOWN:
+            excerpt = body[: respond.EXCERPT_BYTES]
+            return StoredAnswer(got.status, headers, excerpt, None, len(body), AnswerState.EVIDENCE)
+        case Outcome.CONFIRMED:
+            if whole and len(body) <= cap_bytes:
+                digest = hashlib.sha256(body).digest()
+                return StoredAnswer(
+                    got.status, headers, body, digest, len(body), AnswerState.COMPLETE
+                )
+            state = _unkept_state(got, body, cap_bytes)
+            return StoredAnswer(got.status, headers, None, None, len(body), state)
+        case _:
+            return None
+
+
+def _unkept_state(got: Incoming, body: bytes, cap_bytes: int) -> AnswerState:
+    if got.broken is not None:
+        return AnswerState.INCOMPLETE
+    if len(body) > cap_bytes or (_length(got) or 0) > cap_bytes:
+        return AnswerState.OVER_CAP
+    return AnswerState.STREAMED
+
+
+def _silent(ruling: Ruling, silence: Silence) -> Answer:
+    verdict = "forwarded" if ruling.observed is None else "would-refuse"
+    if silence.sent:
+        return respond.outcome_unknown(
+            ruling.effect_id, silence.reason, status=None, excerpt=b"", verdict=verdict
+        )
+    return respond.unreachable(ruling.effect_id, silence.reason, verdict=verdict)
+
+
+def _answered(
+    ruling: Ruling, n: int, got: Incoming, body: bytes, whole: bool, meaning: Meaning
+) -> Answer:
+    """Return the destination's own answer, unless it proves nothing: then a problem that says
+    so, since callers and SDKs would read more into a 5xx than there is."""
+    is_redirect = 300 <= got.status < 400
+    if meaning.outcome is Outcome.UNKNOWN and ruling.observed is None and not is_redirect:
+        got.abort()
+        return respond.outcome_unknown(
+            ruling.effect_id, meaning.reason, status=got.status, excerpt=body, verdict="forwarded"
+        )
+    answer = respond.relayed(got, body, capture_whole=whole)
+    if answer.rest is not None and meaning.outcome is Outcome.CONFIRMED:
+        answer.stream_id = (ruling.effect_id, n)
+    return answer

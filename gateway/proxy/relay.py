@@ -1,0 +1,142 @@
+"""Writing answers to callers. A body that was cut is never finished politely."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from gateway.core.errors import LedgerUnavailable
+from gateway.outbound.incoming import Incoming
+from gateway.proxy.answer import Answer
+from gateway.proxy.house import House
+from gateway.store.operations import StreamEnd
+from gateway.store.records import AnswerState
+
+_NO_BODY: Final = frozenset({204, 304})
+
+
+class _Plain(web.Response):
+    """A response to which the library adds no Content-Type of its own.
+
+    The library's hook for this (`on_response_prepare`) belongs to its Application, which the
+    data plane does without: it costs a sixth of the throughput.
+    """
+
+    async def _prepare_headers(self) -> None:
+        given = hdrs.CONTENT_TYPE in self.headers
+        await super()._prepare_headers()
+        if not given:
+            self.headers.popall(hdrs.CONTENT_TYPE, None)
+
+
+class _Stream(web.StreamResponse):
+    """As `_Plain`, for bodies that are relayed piece by piece."""
+
+    async def _prepare_headers(self) -> None:
+        given = hdrs.CONTENT_TYPE in self.headers
+        await super()._prepare_headers()
+        if not given:
+            self.headers.popall(hdrs.CONTENT_TYPE, None)
+
+
+class Relay:
+    """Writes answers, and goes on reading for those that left."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def write(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+        """Write `answer`; return what the server wants to have back."""
+        headers = CIMultiDict(answer.all_headers)
+        bodyless = request.method == "HEAD" or answer.status in _NO_BODY
+        if answer.rest is None and not answer.cut and not bodyless:
+            headers.popall(hdrs.CONTENT_LENGTH, None)
+            whole = _Plain(status=answer.status, headers=headers, body=answer.body)
+            _close_unread(request, whole)
+            return whole
+        response = _Stream(status=answer.status, headers=headers)
+        _close_unread(request, response)
+        try:
+            await self._relay(request, response, answer, bodyless)
+        finally:
+            if answer.release is not None:
+                answer.release()
+        return response
+
+    async def _relay(
+        self, request: web.BaseRequest, response: _Stream, answer: Answer, bodyless: bool
+    ) -> None:
+        rest = answer.rest
+        digest = hashlib.sha256(answer.body)
+        size = len(answer.body)
+        try:
+            await response.prepare(request)
+            if answer.body and not bodyless:
+                await response.write(answer.body)
+            if rest is not None:
+                async for piece in rest.chunks():
+                    digest.update(piece)
+                    size += len(piece)
+                    await response.write(piece)
+        except BaseException as error:  # the caller left: by a reset, or we were cancelled
+            self._caller_left(answer, rest, digest.copy(), size)
+            if isinstance(error, ConnectionError):
+                return
+            raise
+        cut = answer.cut or (rest is not None and rest.broken is not None)
+        if answer.stream_id is not None:
+            self._end(answer, digest.digest(), size, whole=not cut)
+        if cut:
+            # Finishing the framing would present half an answer as a whole one.
+            if request.transport is not None:
+                request.transport.abort()
+            return
+        await response.write_eof()
+
+    def _caller_left(
+        self, answer: Answer, rest: Incoming | None, digest: hashlib._Hash, size: int
+    ) -> None:
+        """A read is dropped. A write's answer is read on for a while: hanging up may stop what
+        the destination is still doing."""
+        if rest is None:
+            return
+        if answer.stream_id is None:
+            rest.abort()
+            return
+        self._house.tasks.launch(self._read_on(answer, rest, digest, size), "read-on")
+
+    async def _read_on(
+        self, answer: Answer, rest: Incoming, digest: hashlib._Hash, size: int
+    ) -> None:
+        limit = size + 8 * self._house.replay_body_max_bytes
+        async for piece in rest.chunks():
+            digest.update(piece)
+            size += len(piece)
+            if size > limit or self._house.state.draining:
+                rest.abort()
+        self._end(answer, digest.digest(), size, whole=rest.complete)
+
+    def _end(self, answer: Answer, digest: bytes, size: int, *, whole: bool) -> None:
+        if answer.stream_id is None:
+            return
+        effect_id, n = answer.stream_id
+        state = AnswerState.STREAMED if whole else AnswerState.INCOMPLETE
+        self._house.tasks.launch(
+            self._note_end(StreamEnd(effect_id, n, state, digest, size)), "note-stream-end"
+        )
+
+    async def _note_end(self, end: StreamEnd) -> None:
+        try:
+            await self._house.ledger.end_stream(end)
+        except LedgerUnavailable as error:
+            # The outcome is on record already; only the size and digest are lost.
+            self._house.log.warning("stream-end-not-noted", error=str(error))
+
+
+def _close_unread(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Close behind a request whose body was not read: what is left of it is no request."""
+    if request.body_exists and not request.content.at_eof():
+        response.force_close()

@@ -1,0 +1,255 @@
+"""Settings of the server: command line, then FENCEGATE_* variables, then fencegate.toml.
+
+Durations and sizes are written with their unit (`30d`, `256KiB`) and read through properties
+that say theirs (`body_retention_ms`). What cannot be used is refused at the start, all of it
+at once, with the value and the way out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from gateway.core.errors import SettingsError
+from gateway.core.measures import parse_duration_ms, parse_size_bytes
+
+CONFIG_VARIABLE: Final = "FENCEGATE_CONFIG"
+DEFAULT_FILE: Final = "fencegate.toml"
+_PREFIX: Final = "FENCEGATE_"
+_LISTEN: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/]+)):([0-9]{1,5})\Z")
+_SQLITE: Final = "sqlite:///"
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Return host and port of `127.0.0.1:8080` or `[::1]:8080`; port 0 takes a free one.
+
+    Raises ValueError, with the value and the forms that would do.
+    """
+    found = _LISTEN.match(text)
+    if found is None or int(found[3]) > 65535:
+        raise ValueError(
+            f"{text[:80]!r} is no address to listen on; write 127.0.0.1:8080 or [::1]:8080"
+        )
+    return found[1] or found[2], int(found[3])
+
+
+def parse_ledger(url: str) -> Path:
+    """Return the file of a SQLite URL: `sqlite:///relative` or `sqlite:////absolute`.
+
+    Raises ValueError. Only the scheme of a URL is shown: it may hold a password.
+    """
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme in ("postgresql", "postgres"):
+        raise ValueError(
+            f"{scheme}:// is not available in this version; use {_SQLITE}var/fencegate.db"
+        )
+    if not url.startswith(_SQLITE):
+        shown = f"{scheme[:20]}://…" if separator else "not a URL"
+        raise ValueError(
+            f"{shown} is not understood; write {_SQLITE}relative/path.db or "
+            f"{_SQLITE}/absolute/path.db"
+        )
+    path = url.removeprefix(_SQLITE)
+    if path in ("", "/") or path.endswith("/"):
+        raise ValueError(f"{url!r} names no file; write {_SQLITE}var/fencegate.db")
+    if path == ":memory:":
+        raise ValueError("a ledger in memory forgets what was sent; name a file")
+    if "?" in path or "#" in path:
+        raise ValueError(f"{url!r} has options; a ledger URL is a path only")
+    return Path(path)
+
+
+def _checked(parse: Any) -> AfterValidator:
+    """Refuse what `parse` refuses; keep the text, which is how it is shown."""
+
+    def check(text: str) -> str:
+        parse(text)
+        return text
+
+    return AfterValidator(check)
+
+
+def _plain_number(value: object) -> object:
+    """TOML knows numbers: a size of 1048576 needs no quotes."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _bytes(value: object) -> object:
+    return parse_size_bytes(value) if isinstance(value, str) else value
+
+
+def _seconds(value: object) -> object:
+    """A number is seconds; text has a unit, or is a number as the environment writes it."""
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
+        value = parse_duration_ms(value) / 1000
+    if isinstance(value, float | int) and not isinstance(value, bool) and value < 0:
+        raise ValueError(f"{value} s is negative; leave it out for the longest timeout + 5 s")
+    return value
+
+
+Duration = Annotated[str, _checked(parse_duration_ms)]
+Size = Annotated[str, BeforeValidator(_plain_number), _checked(parse_size_bytes)]
+
+
+class Settings(BaseSettings):
+    """Every setting, with its default. Build it with `load_settings`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
+    )
+
+    policies: Path = Path("policies")
+    ledger: Annotated[str, _checked(parse_ledger)] = "sqlite:///var/fencegate.db"
+    listen: Annotated[str, _checked(parse_listen)] = "127.0.0.1:8080"
+    port_file: Path | None = None  # where the port that was taken is written
+    principals: Path | None = None
+    dev: bool = False
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "text"] = "json"
+    spool_dir: Path | None = None  # default: beside the ledger
+    body_spool_bytes: Annotated[int, BeforeValidator(_bytes)] = (
+        1024 * 1024
+    )  # kept in memory up to here, in spool_dir beyond
+    replay_body_max: Size = "256KiB"
+    body_retention: Duration = "30d"
+    header_timeout: Duration = "10s"  # for a caller to finish its request line and headers
+    keepalive_timeout: Duration = "75s"  # for a caller to send its next request
+    drain_s: Annotated[float | None, BeforeValidator(_seconds)] = None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = InitSettingsSource(settings_cls, init_kwargs=_read_file(settings_cls))
+        return init_settings, env_settings, file
+
+    def ledger_path(self) -> Path:
+        return parse_ledger(self.ledger)
+
+    def spool_path(self) -> Path:
+        return self.spool_dir or self.ledger_path().parent / "spool"
+
+    def listen_address(self) -> tuple[str, int]:
+        return parse_listen(self.listen)
+
+    @property
+    def replay_body_max_bytes(self) -> int:
+        return parse_size_bytes(self.replay_body_max)
+
+    @property
+    def body_retention_ms(self) -> int:
+        return parse_duration_ms(self.body_retention)
+
+    @property
+    def header_timeout_s(self) -> float:
+        return parse_duration_ms(self.header_timeout) / 1000
+
+    @property
+    def keepalive_timeout_s(self) -> float:
+        return parse_duration_ms(self.keepalive_timeout) / 1000
+
+    def drain_for_s(self, longest_timeout_ms: int) -> float:
+        """How long to wait for what is under way when shutting down."""
+        return longest_timeout_ms / 1000 + 5 if self.drain_s is None else self.drain_s
+
+    def check_serving(self) -> None:
+        """Refuse what a server must not start with. Raises SettingsError with all of it."""
+        wrong: list[str] = []
+        host, _ = self.listen_address()
+        if self.dev and not is_loopback(host):
+            wrong.append(
+                f"--dev lets everybody do everything, so it listens on loopback only, not on "
+                f"{self.listen}; listen on 127.0.0.1, or give a principals file in place of --dev"
+            )
+        if not self.dev and self.principals is None:
+            wrong.append(
+                "no principals file: nobody could call. Make one with 'fencegate token new --file "
+                "principals.yaml …' and start with --principals principals.yaml; or try things "
+                "out on this machine with --dev"
+            )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            given, missing = ("tls_cert", "tls_key") if self.tls_cert else ("tls_key", "tls_cert")
+            wrong.append(f"{given} is given without {missing}; give both, or neither")
+        for name in ("principals", "tls_cert", "tls_key"):
+            path = getattr(self, name)
+            if path is not None and not path.is_file():
+                wrong.append(f"{name}: there is no file {str(path)!r}")
+        if wrong:
+            raise SettingsError("\n".join(wrong))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def load_settings(**given: object) -> Settings:
+    """Return the settings; of `given` (the command line) what is not None comes first.
+
+    Raises SettingsError with every complaint and where each value came from.
+    """
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Settings(**chosen)
+    except ValidationError as error:
+        told = (_complaint(dict(each), chosen) for each in error.errors())
+        raise SettingsError("\n".join(told)) from None
+
+
+def _complaint(error: dict[str, Any], chosen: dict[str, object]) -> str:
+    name = str(error["loc"][0]) if error["loc"] else "settings"
+    if error["type"] == "extra_forbidden":
+        known = ", ".join(sorted(Settings.model_fields))
+        return f"{_place(name, chosen)} is not a setting; known are {known}"
+    if error["type"] == "value_error":
+        return f"{_place(name, chosen)}: {error['ctx']['error']}"
+    return f"{_place(name, chosen)} is {error['input']!r}: {error['msg']}"
+
+
+def _place(name: str, chosen: dict[str, object]) -> str:
+    if name in chosen:
+        return f"--{name.replace('_', '-')}"
+    if os.environ.get(_PREFIX + name.upper()):
+        return _PREFIX + name.upper()
+    return f"{_file_path()}: {name!r}"
+
+
+def _file_path() -> Path:
+    return Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+
+
+def _read_file(settings_cls: type[BaseSettings]) -> dict[str, Any]:
+    path = _file_path()
+    try:
+        read = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if os.environ.get(CONFIG_VARIABLE):
+            raise SettingsError(f"{CONFIG_VARIABLE}: there is no file {str(path)!r}") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from error
+    return read

@@ -1,0 +1,170 @@
+"""The log: JSON lines on standard output, or text for people.
+
+Never in it: bodies, tokens, query strings, raw idempotency keys (who has a key can ask for the
+recorded answer). A key is shown by the first 8 hex digits of its SHA-256, enough to find the
+lines that belong together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from json import dumps as dumps_anything
+from typing import Any, BinaryIO, Final
+
+import orjson
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
+
+from gateway.clock import Clock
+
+LEVELS: Final[Mapping[str, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def configure(level: str, *, json: bool, stream: BinaryIO, clock: Clock) -> FilteringBoundLogger:
+    """Send the whole process's log to `stream`, and return the logger to hand around.
+
+    What libraries log through the standard library comes out in the same form, from
+    warnings up.
+    """
+    processors: list[Processor] = [
+        structlog.processors.add_log_level,
+        _timestamp(clock),
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(serializer=_dump) if json else _text,
+    ]
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.BytesLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    log: FilteringBoundLogger = structlog.get_logger().bind()
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
+        root.removeHandler(handler)
+    root.addHandler(_Bridge(log))
+    root.setLevel(logging.WARNING)
+    return log
+
+
+def _timestamp(clock: Clock) -> Processor:
+    """Return the step that stamps a line with UTC to the millisecond.
+
+    The text of a second is kept: formatting it costs more than all the rest of a line.
+    """
+    second = -1
+    text = ""
+
+    def stamp(_log: Any, _method: str, line: EventDict) -> EventDict:
+        nonlocal second, text
+        now_s, ms = divmod(clock.wall_ms(), 1000)
+        if now_s != second:
+            text = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            second = now_s
+        line["at"] = f"{text}.{ms:03d}Z"
+        line["msg"] = line.pop("event")
+        return line
+
+    return stamp
+
+
+def _dump(line: EventDict, default: Callable[[Any], Any] | None = None, **_: Any) -> bytes:
+    try:
+        return orjson.dumps(line, default=default)
+    except TypeError:  # a lone surrogate or a huge number: a line that is lost helps nobody
+        return dumps_anything(line, default=str).encode("ascii")
+
+
+_renderer: Final = structlog.dev.ConsoleRenderer(
+    colors=False,
+    timestamp_key="at",
+    event_key="msg",
+    exception_formatter=structlog.dev.plain_traceback,
+)
+
+
+def _text(log: Any, method: str, line: EventDict) -> bytes:
+    return _renderer(log, method, line).encode("utf-8", "backslashreplace")
+
+
+class _Bridge(logging.Handler):
+    """Carries records of the standard library's logging over."""
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        say("library", logger=record.name, text=record.getMessage(), exc_info=record.exc_info)
+
+
+def key_hash(key: str) -> str:
+    """Return what stands for an idempotency key in the log."""
+    return sha256(key.encode("utf-8", "backslashreplace")).hexdigest()[:8]
+
+
+def decision_line(
+    log: FilteringBoundLogger,
+    *,
+    request_id: str,
+    method: str,
+    target: str,
+    decision: str,
+    status: int,
+    total_ms: float,
+    overhead_ms: float | None = None,
+    principal: str | None = None,
+    destination: str | None = None,
+    route: str | None = None,
+    function: str | None = None,
+    unit: str | None = None,
+    item: str | None = None,
+    term: int | None = None,
+    holder: str | None = None,
+    key: str | None = None,
+    reason: str | None = None,
+    outcome: str | None = None,
+    effect_id: str | None = None,
+    attempt: int | None = None,
+    destination_status: int | None = None,
+) -> None:
+    """Write the one line that every request to a destination gets.
+
+    `target` is the raw target; only its path is written. `key` is the raw key; only its hash
+    is written. What is None is left out.
+    """
+    if not log.is_enabled_for(logging.INFO):
+        return
+    line: dict[str, object] = {
+        "request_id": request_id,
+        "principal": principal,
+        "destination": destination,
+        "route": route,
+        "method": method,
+        "path": target.partition("?")[0],
+        "function": function,
+        "unit": unit,
+        "item": item,
+        "term": term,
+        "holder": holder,
+        "key_hash": None if key is None else key_hash(key),
+        "decision": decision,
+        "reason": reason,
+        "outcome": outcome,
+        "effect_id": effect_id,
+        "attempt": attempt,
+        "status": status,
+        "destination_status": destination_status,
+        "overhead_ms": None if overhead_ms is None else round(overhead_ms, 3),
+        "total_ms": round(total_ms, 3),
+    }
+    log.info("decision", **{name: value for name, value in line.items() if value is not None})

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import policy
+from gateway.clock import ManualClock
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "policies"
+BROKEN = ROOT / "tests" / "wire" / "broken"
+SECRET = 'login: {kind: header, name: X-Key, value: "${env:CRM_KEY}"}\n'
+
+
+@pytest.fixture(autouse=True)
+def checked_today(monkeypatch):
+    """The shipped facts grow old with the calendar; the tests do not."""
+    monkeypatch.setattr(policy, "SystemClock", lambda: ManualClock(1_796_083_200_000))
+
+
+def run(*words: object):
+    return CliRunner().invoke(policy.app, [str(word) for word in words])
+
+
+def with_login(folder: Path) -> Path:
+    shutil.copytree(SHIPPED, folder, dirs_exist_ok=True)
+    crm = folder / "crm.yaml"
+    crm.write_text(crm.read_text() + SECRET)
+    return folder
+
+
+def test_the_shipped_policies_pass_the_strict_check():
+    done = run("check", SHIPPED, "--strict")
+
+    assert done.output == "0 errors, 0 warnings in 3 files\n"
+    assert done.exit_code == 0
+
+
+def test_check_prints_each_complaint_and_a_summary(tmp_path):
+    shutil.copy(BROKEN / "02-unknown-word.yaml", tmp_path)
+    shutil.copy(BROKEN / "12-bad-duration.yaml", tmp_path)
+
+    done = run("check", tmp_path)
+
+    lines = done.output.splitlines()
+    assert lines[0].startswith(f"{tmp_path}/02-unknown-word.yaml:7:5: error: ")
+    assert lines[1].startswith(f"{tmp_path}/12-bad-duration.yaml:4:19: error: ")
+    assert lines[2] == "2 errors, 0 warnings in 2 files"
+    assert done.exit_code == 1
+
+
+def test_warnings_fail_only_the_strict_check(tmp_path):
+    text = "destination: crm\nbase_url: https://crm.example.com\n"
+    (tmp_path / "crm.yaml").write_text(text + 'routes: [{match: "GET /a", does: read}]\n')
+
+    assert run("check", tmp_path).exit_code == 0
+    assert run("check", tmp_path, "--strict").exit_code == 1
+    assert "0 errors, 1 warning in 1 file" in run("check", tmp_path).output
+
+
+def test_check_answers_in_json(tmp_path):
+    shutil.copy(BROKEN / "02-unknown-word.yaml", tmp_path)
+
+    done = run("check", tmp_path, "--json")
+
+    told = json.loads(done.output)
+    assert (told["ok"], told["files"], told["errors"], told["warnings"]) == (False, 1, 1, 0)
+    assert (told["complaints"][0]["line"], told["complaints"][0]["column"]) == (7, 5)
+
+
+def test_a_folder_that_cannot_be_read_is_exit_code_2(tmp_path):
+    done = run("check", tmp_path / "nowhere")
+
+    assert "cannot be read" in done.stderr
+    assert done.exit_code == 2
+
+
+def test_check_looks_secrets_up_only_when_asked(tmp_path, monkeypatch):
+    folder = with_login(tmp_path)
+    monkeypatch.delenv("CRM_KEY", raising=False)
+
+    assert run("check", folder).exit_code == 0
+    assert "variable CRM_KEY is not set" in run("check", folder, "--secrets").output
+    monkeypatch.setenv("CRM_KEY", "s3cr3t")
+    assert run("check", folder, "--secrets").exit_code == 0
+
+
+def test_show_tells_what_each_route_guarantees_and_never_a_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRM_KEY", "s3cr3t")
+
+    done = run("show", with_login(tmp_path))
+
+    assert done.exit_code == 0
+    assert "destination crm  http://127.0.0.1:9100" in done.output
+    assert "BOUNDARY PARTIAL" in done.output
+    assert "login header in X-Key" in done.output
+    assert "guard repeat: good; an unknown outcome is sent again" in done.output
+    assert "guard none: at most once, then a person" in done.output
+    assert "refused: these are the sandbox's controls" in done.output
+    assert "function varredura-de-oportunidades" in done.output
+    assert "s3cr3t" not in done.output
+    assert "CRM_KEY" not in done.output
+    assert max(len(line) for line in done.output.splitlines()) <= 100
+
+
+def test_show_tells_one_destination_in_json(tmp_path):
+    done = run("show", with_login(tmp_path), "--destination", "crm", "--json")
+
+    told = json.loads(done.output)
+    assert told["functions"] == []
+    crm = told["destinations"][0]
+    assert (crm["destination"], crm["boundary"], crm["mode"]) == ("crm", "partial", "enforce")
+    assert crm["login"] == {"kind": "header", "header": "X-Key"}
+    assert crm["routes"][4] == {
+        "name": "create a record",
+        "line": 32,
+        "match": "POST /{kind:contacts|notes|opportunities}",
+        "does": "write",
+        "key": "header",
+        "covers": "{kind}/new/{effect}",
+        "guard": "none",
+        "guarantee": "at most once, then a person",
+        "on_duplicate": "replay",
+    }
+
+
+def test_show_of_a_stranger_names_those_that_are_known():
+    done = run("show", SHIPPED, "--destination", "crn")
+
+    assert "'crn'" in done.stderr
+    assert "known are: crm" in done.stderr
+    assert done.exit_code == 1
+
+
+def test_show_of_broken_policies_prints_the_complaints():
+    done = run("show", BROKEN)
+
+    assert "42 errors, 0 warnings in 42 files" in done.stderr
+    assert done.exit_code == 1
+
+
+def explain(*words: object):
+    return run("explain", *words, "--folder", SHIPPED)
+
+
+def test_explain_says_which_route_matches_and_why_earlier_ones_do_not():
+    done = explain("POST", "/d/crm/notes", "--header", "Idempotency-Key: n-1")
+
+    assert done.exit_code == 0
+    assert "not route 1, the sandbox's own controls: the path is not /_sandbox/" in done.output
+    assert "not route 3, list records: it is for GET|HEAD" in done.output
+    assert "route 5: create a record (crm.yaml:32)" in done.output
+    assert "key 'n-1' (from the Idempotency-Key header)" in done.output
+    assert "covers notes/new/(mark) (from {kind}/new/{effect})" in done.output
+    assert "status 201 and json id is there: confirmed, keeps id" in done.output
+    assert max(len(line) for line in done.output.splitlines()) <= 100
+
+
+def test_explain_makes_the_mark_when_it_knows_the_function():
+    words = ["--header", "Idempotency-Key: n-1", "--header", "Fence-Function: sweep"]
+
+    done = explain("post", "/notes", *words)
+
+    assert "(mark)" not in done.output
+    assert "covers notes/new/" in done.output
+
+
+def test_explain_of_a_key_that_is_missing_says_so():
+    done = explain("DELETE", "/contacts/c-1", "--destination", "crm")
+
+    assert "428 fence-missing" in done.output
+    assert "covers contacts/c-1 (from {kind}/{id})" in done.output
+    assert "status 404: confirmed-if-tried-before" in done.output
+
+
+def test_explain_of_a_read_and_of_refusals():
+    read = explain("GET", "/d/crm/notes?external_id=1")
+    refused = explain("GET", "/d/crm/_sandbox/journal")
+    unknown = explain("PUT", "/d/crm/elsewhere")
+
+    assert "read: forwarded, not fenced" in read.output
+    assert read.exit_code == 0
+    assert "refused (403 route-refused): these are the sandbox's controls" in refused.output
+    assert refused.exit_code == 1
+    assert "No route matches" in unknown.output
+    assert unknown.exit_code == 1
+
+
+def test_explain_renders_the_key_from_the_body(tmp_path):
+    text = (
+        "destination: crm\nbase_url: https://crm.example.com\nroutes:\n"
+        "  - match: POST /a\n    when: {json: {kind: x}}\n    does: write\n"
+        '    key: "{unit}/{body.email}"\n'
+        '  - {match: "POST /a", does: refuse, because: "only kind x"}\n'
+    )
+    (tmp_path / "crm.yaml").write_text(text)
+    (tmp_path / "x.json").write_text('{"kind": "x", "email": "a@b"}')
+    (tmp_path / "y.json").write_text('{"kind": "y"}')
+    words = ["explain", "POST", "/a", "--folder", tmp_path, "--header", "Fence-Unit: u1", "--body"]
+
+    x = run(*words, tmp_path / "x.json")
+    y = run(*words, tmp_path / "y.json")
+
+    assert "key 'u1/a@b' (from {unit}/{body.email})" in x.output
+    assert "covers crm /a (destination and path)" in x.output
+    assert 'it is for requests with json kind is "x"' in y.output
+    assert "refused (403 route-refused): only kind x" in y.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["GET", "/d/crn/a"], "'crn'"),
+        (["GET", "contacts"], "does not begin with /"),
+        (["GET", "/a", "--header", "nonsense"], "'Name: value'"),
+        (["GET", "/a", "--body", "nowhere.json"], "'nowhere.json'"),
+    ],
+)
+def test_explain_of_a_question_that_cannot_be_asked_is_exit_code_2(words, said):
+    done = explain(*words)
+
+    assert said in done.stderr
+    assert done.exit_code == 2
+
+
+def test_schema_prints_the_json_schema():
+    done = run("schema")
+
+    assert json.loads(done.output)["title"] == "Fencegate policy file"
+    assert done.exit_code == 0

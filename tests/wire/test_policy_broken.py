@@ -1,0 +1,90 @@
+"""Each broken file has one defect, and gets one message: where it stands, and a way out."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from gateway.wire.policy_file import load_policies
+
+BROKEN = Path(__file__).parent / "broken"
+TODAY = date(2026, 11, 30)
+
+TABLE = {
+    # file: (line, column, words of the message)
+    "01-duplicate-key": (5, 1, ["'mode'", "twice", "line 4", "remove one"]),
+    "02-unknown-word": (7, 5, ["'nmae'", "did you mean name?"]),
+    "03-bad-template": (8, 13, ["covers", "{efect}", "known are effect"]),
+    "04-shadowed-route": (9, 12, ["'one contact'", "never match", "'everything'", "line 5"]),
+    "05-secret-outside-login": (5, 5, ["setup", "${env:CRM_TOKEN}", "login"]),
+    "06-http-to-elsewhere": (2, 11, ["http", "'crm.example.com'", "https://"]),
+    "07-guard-without-its-parts": (7, 12, ["look_first", "needs look", "use none"]),
+    "08-yaml-1.1-surprise": (9, 25, ["repeat_is_harmless", "no", "write true, false or 'no'"]),
+    "09-look-without-settle": (10, 7, ["look", "settle is missing", "add it"]),
+    "10-confirmed-for-5xx": (11, 35, ["confirmed", "502", "note:"]),
+    "11-slow-down-on-a-bare-5xx": (5, 20, ["slow_down", "bare 503", "json code"]),
+    "12-bad-duration": (4, 19, ["timeout", "'30 seconds'", "write 500ms"]),
+    "13-refuse-without-because": (7, 11, ["does: refuse", "because"]),
+    "14-rest-not-last": (5, 12, ["'GET /{rest*}/history'", "put it last"]),
+    "15-word-of-a-later-version": (9, 5, ["stamp", "not available in this version", "remove it"]),
+    "16-tab": (5, 1, ["tab", "spaces"]),
+    "17-syntax": (5, 18, ["not YAML", "quotes"]),
+    "18-anchor": (4, 9, ["&all", "write values out"]),
+    "19-second-document": (6, 1, ["second document", "one file"]),
+    "20-number-where-text-is-wanted": (8, 13, ["covers", "17 is a number", "quotes: '17'"]),
+    "21-sexagesimal": (4, 19, ["timeout", "30:00", "base 60"]),
+    "22-status-in-a-request-test": (6, 12, ["request has no status", "result"]),
+    "23-two-routes-with-one-match": (9, 12, ["same match", "line 5", "when"]),
+    "24-rule-after-a-catch-all": (11, 9, ["result 2", "never match", "result 1", "line 10"]),
+    "25-found-without-our-mark": (12, 14, ["found", "our mark", "{effect}"]),
+    "26-index-that-settles-too-soon": (13, 15, ["settle: 5s", "timeout of 30s", "write more"]),
+    "27-key-that-is-always-the-same": (9, 10, ["key", "'daily'", "use a value"]),
+    "28-key-made-from-the-term": (9, 10, ["key", "{term}", "changes between tries"]),
+    "29-repeat-on-post-without-note": (9, 25, ["POST", "note:"]),
+    "30-repeat-that-does-harm": (7, 12, ["repeat", "repeat_is_harmless: true"]),
+    "31-login-of-a-later-version": (4, 15, ["query", "not available in this version", "bearer"]),
+    "32-guard-of-a-later-version": (
+        7,
+        12,
+        ["guard unique_field needs stamp or send_as, which this version does not have yet", "none"],
+    ),
+    "33-encoder-unknown": (8, 13, ["'base64'", "known are text N"]),
+    "34-template-in-base-url": (2, 11, ["'/{tenant}'", "no template"]),
+    "35-dot-segment": (5, 12, ["'GET /a/../b'", "remove it"]),
+    "36-neither-kind": (1, 1, ["destination:", "function:", "neither"]),
+    "37-nothing-after-the-colon": (4, 1, ["mode", "write a value"]),
+    "38-null": (10, 25, ["status", "null", "remove the word"]),
+    "39-lease-authority": (2, 12, ["lease", "not available in this version", "use authority"]),
+    "40-method-in-lower-case": (5, 12, ["'get'", "use GET"]),
+    "41-part-named-like-a-word": (5, 12, ["{effect}", "rename"]),
+    "42-result-looks-without-a-look": (10, 35, ["is: look", "needs look"]),
+}
+
+
+def test_every_broken_file_is_in_the_table():
+    assert sorted(path.stem for path in BROKEN.glob("*.yaml")) == sorted(TABLE)
+
+
+@pytest.mark.parametrize("stem", TABLE)
+def test_a_broken_file_gets_exactly_one_complaint_at_its_place(stem, tmp_path):
+    line, column, words = TABLE[stem]
+    shutil.copy(BROKEN / f"{stem}.yaml", tmp_path)
+
+    loaded = load_policies(tmp_path, env={}, today=TODAY)
+
+    assert loaded.policies is None
+    assert len(loaded.complaints) == 1, [str(one) for one in loaded.complaints]
+    said = str(loaded.complaints[0])
+    assert said.startswith(f"{tmp_path}/{stem}.yaml:{line}:{column}: error: ")
+    assert [word for word in words if word not in said] == []
+
+
+def test_a_folder_of_broken_files_gets_every_complaint_at_once():
+    loaded = load_policies(BROKEN, env={}, today=TODAY)
+
+    files = {Path(one.file).stem for one in loaded.complaints}
+    assert files == set(TABLE)
+    assert len(loaded.complaints) == len(TABLE)
