@@ -25,6 +25,7 @@ from gateway.clock import Clock
 from gateway.core.classify import Silence
 from gateway.core.errors import InvariantError, Malformed
 from gateway.core.policy import Connections, Destination
+from gateway.outbound.body import Spooled, Whole
 from gateway.outbound.exchange import (
     DirtyConnection,
     Exchange,
@@ -32,8 +33,6 @@ from gateway.outbound.exchange import (
     OnceRequest,
     Outgoing,
     SendFailed,
-    Spooled,
-    Whole,
 )
 from gateway.outbound.incoming import Incoming
 

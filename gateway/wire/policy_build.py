@@ -41,11 +41,12 @@ from gateway.wire.policy_model import (
 )
 from gateway.wire.policy_paths import RouteContext, match
 from gateway.wire.policy_shadow import Turn, complain_of_shadows
-from gateway.wire.policy_shape import shape, shape_login
+from gateway.wire.policy_shape import known_words, shape, shape_login
 from gateway.wire.policy_yaml import SPOILT
 
 STALE_AFTER_DAYS: Final = 180
-_SECRET_WORDS: Final = frozenset({"token", "value", "user", "password"})
+_LOGIN_FORM_WORDS: Final = frozenset({"kind", "name", "scheme"})
+_ROUTE_WORDS: Final = frozenset(known_words(RouteWords)) - {"when"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ def build_file(
 
 
 def _may_refer(loc: Loc) -> bool:
-    return loc == ("base_url",) or (len(loc) == 2 and loc[0] == "login" and loc[1] in _SECRET_WORDS)
+    in_login = len(loc) > 1 and loc[0] == "login" and loc[1] not in _LOGIN_FORM_WORDS
+    return in_login or loc == ("base_url",)
 
 
 def _spoil(data: Any, loc: Loc) -> Any:
@@ -251,8 +253,9 @@ def _parts(raw: Any) -> frozenset[str] | None:
 
 
 def _turn_of_broken(raw: Any, loc: Loc) -> Turn | None:
-    """A route with a wrong word can still stand in another's way, or behind it."""
-    if _parts(raw) is None or "when" in raw:
+    """A route with a wrong value can still stand in another's way, or behind it; one with a
+    word that is not known may have been meant to test more than its match."""
+    if _parts(raw) is None or not raw.keys() <= _ROUTE_WORDS:
         return None
     name = raw.get("name")
     return Turn(loc, name if isinstance(name, str) else raw["match"], match(raw["match"]), None)

@@ -79,8 +79,8 @@ def _lint_idle_words(sheet: Sheet, loc: Loc, words: RouteWords, route: Route) ->
     if idle:
         sheet.warning(
             (*loc, idle[0]),
-            f"does: {route.does} keeps no record, so {' and '.join(idle)} does nothing; "
-            "remove it, or write does: write",
+            f"does: {route.does} keeps no record, so {' and '.join(idle)} "
+            f"{'does' if len(idle) == 1 else 'do'} nothing; remove it, or write does: write",
             at_key=True,
         )
 

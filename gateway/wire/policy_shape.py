@@ -61,13 +61,14 @@ def refuse_unknown(model: type[Words], word: str, sheet: Sheet, loc: Loc) -> Non
     if word in model.later:
         sheet.error(loc, model.later[word], at_key=True)
         return
-    known = _known(model)
+    known = known_words(model)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     way_out = f"did you mean {close[0]}?" if close else f"known here are {', '.join(known)}"
     sheet.error(loc, f"the word {show(word)} is not known here; {way_out}", at_key=True)
 
 
-def _known(model: type[Words]) -> list[str]:
+def known_words(model: type[Words]) -> list[str]:
+    """Return the words of `model` as a file spells them."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 

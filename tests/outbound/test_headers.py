@@ -6,6 +6,7 @@ import pytest
 
 from gateway.core.errors import Malformed
 from gateway.core.policy import Login, Secret
+from gateway.outbound import headers
 from gateway.outbound.headers import inject, reply_headers, request_headers, stored_headers
 from gateway.outbound.login import login_header
 
@@ -25,13 +26,18 @@ KEPT = [
     (b"Fencer", b"kept"),
 ]
 
-DROPPED = """
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+DROPPED = words("""
     Connection Proxy-Connection Keep-Alive Proxy-Authenticate Proxy-Authorization TE Trailer
     Transfer-Encoding Upgrade HTTP2-Settings Content-Length Host Expect Authorization Cookie
     Fence-Authorization Fence-Term Fence-Function Fence-Anything Idempotency-Key X-Forwarded-For
     X-Forwarded-Proto X-Forwarded-Whatever Forwarded Via X-Real-IP
     Fence_Term IDEMPOTENCY_KEY fence_authorization Content_Length x_forwarded_for Proxy_Connection
-""".split()
+""")
 
 
 def test_end_to_end_fields_pass_in_order() -> None:
@@ -216,16 +222,16 @@ def test_the_length_of_an_answer_is_kept_only_when_it_can_be_relied_on(
 
 
 def test_what_belonged_to_one_moment_or_one_caller_is_not_stored() -> None:
-    gone = """
+    gone = words("""
         Set-Cookie Set-Cookie2 WWW-Authenticate Authentication-Info Proxy-Authenticate Date Age
         Server Via Alt-Svc Strict-Transport-Security NEL Report-To Server-Timing Clear-Site-Data
         Retry-After RateLimit RateLimit-Policy X-RateLimit-Remaining X-Rate-Limit-Reset
         X-HubSpot-RateLimit-Daily Sforce-Limit-Info traceparent Content-Length Fence-Term
-    """.split()
-    kept = """
+    """)
+    kept = words("""
         Content-Type Content-Encoding Content-Language Content-Disposition Location Link ETag
         Content-Location Last-Modified Cache-Control Vary Allow X-Request-Id Idempotent-Replayed
-    """.split()
+    """)
 
     stored = stored_headers([(name, "1") for name in [*gone, *kept]])
 
@@ -233,8 +239,6 @@ def test_what_belonged_to_one_moment_or_one_caller_is_not_stored() -> None:
 
 
 def test_names_nobody_uses_twice_do_not_fill_the_memory() -> None:
-    from gateway.outbound import headers
-
     for number in range(5000):
         request_headers([(f"X-{number}".encode(), b"1")])
 

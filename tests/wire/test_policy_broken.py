@@ -88,3 +88,41 @@ def test_a_folder_of_broken_files_gets_every_complaint_at_once():
     files = {Path(one.file).stem for one in loaded.complaints}
     assert files == set(TABLE)
     assert len(loaded.complaints) == len(TABLE)
+
+
+HEAD = "destination: crm\nbase_url: https://crm.example.com\nchecked: 2026-11-01\nroutes:\n"
+LOOK = (
+    '  - {match: POST /a, does: write, guard: look_first, covers: "a/{effect}", look: {request: '
+    '"GET /a?x={effect}", settle: 5s, found: {json: {"[0]": {present: true}}}, '
+    "missing: {status: 200}}}\n"
+)
+WARNED = {
+    "  - {match: POST /search, does: read}\n": "does: read on POST passes unfenced",
+    '  - {match: GET /a, does: read, guard: none, covers: "a"}\n': "guard and covers do nothing",
+    '  - {match: POST /a, does: write, covers: "a"}\n': "this write has no guard",
+    "  - {match: POST /a, does: write, guard: none}\n": "this write has no covers",
+    LOOK: "writes no mark into what is sent",
+}
+NOTED = [
+    '  - {match: POST /search, does: read, note: "only searches"}\n',
+    "  - {match: POST /search, when: {json: {kind: query}}, does: read}\n",
+    LOOK.replace("does: write", 'does: write, note: "the worker puts the mark into x"'),
+]
+
+
+@pytest.mark.parametrize("route", WARNED)
+def test_a_doubtful_route_loads_with_one_warning(route, tmp_path):
+    (tmp_path / "crm.yaml").write_text(HEAD + route)
+
+    loaded = load_policies(tmp_path, env={}, today=TODAY)
+
+    assert loaded.policies is not None
+    assert [one.severity for one in loaded.complaints] == ["warning"]
+    assert WARNED[route] in loaded.complaints[0].message
+
+
+@pytest.mark.parametrize("route", NOTED)
+def test_a_note_or_a_body_test_settles_the_doubt(route, tmp_path):
+    (tmp_path / "crm.yaml").write_text(HEAD + route)
+
+    assert load_policies(tmp_path, env={}, today=TODAY).complaints == ()

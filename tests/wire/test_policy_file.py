@@ -199,60 +199,6 @@ def test_a_request_test_reads_header_and_body(tmp_path):
     assert not when.holds(Facts(None, {"x-api": ["2"]}, {}), values)
 
 
-@pytest.mark.parametrize(
-    ("written", "base_url"),
-    [
-        ("http://127.0.0.1:9100", "http://127.0.0.1:9100"),
-        ("http://127.8.9.1", "http://127.8.9.1:80"),
-        ('"http://[::1]:9100/"', "http://[::1]:9100"),
-        ("http://localhost", "http://localhost:80"),
-        ("https://CRM.Example.com/api/", "https://crm.example.com:443/api"),
-    ],
-)
-def test_a_base_url_is_taken_apart(tmp_path, written, base_url):
-    crm = good(tmp_path, HEAD.replace("https://crm.example.com", written) + READS)
-
-    assert crm.base_url == base_url
-
-
-@pytest.mark.parametrize(
-    ("written", "word"),
-    [
-        ("http://10.0.0.1", "https://"),
-        ("http://localhost.example.com", "https://"),
-        ("http://2130706433", "four numbers"),
-        ("ftp://crm.example.com", "https://"),
-        ("crm.example.com", "is not a URL"),
-        ("https://", "host"),
-        ("https://crm.example.com:0", "host:port"),
-        ("https://crm.example.com:99999", "host:port"),
-        ("https://crm.example.com?x=1", "query"),
-        ('"https://crm.example.com/#top"', "fragment"),
-        ("https://crm.example.com/a/../b", "segments"),
-        ("https://${env:A}/", "variable A is not set"),
-        ("https://${env:BAD}.example.com/", "not part of a host"),
-        ("https://crm.example.com/${env:GOOD}", "host only"),
-        ("https://${file:host.txt}", "login only"),
-    ],
-)
-def test_a_base_url_that_cannot_be_meant_is_refused(tmp_path, written, word):
-    text = HEAD.replace("https://crm.example.com", written) + READS
-
-    loaded = load(tmp_path, {"GOOD": "ok", "BAD": "evil.com/"}, crm=text)
-
-    assert len(loaded.complaints) == 1
-    assert word in loaded.complaints[0].message
-
-
-def test_a_user_in_the_base_url_is_refused_and_not_shown(tmp_path):
-    text = HEAD.replace("https://", "https://ana:hunter2@") + READS
-
-    loaded = load(tmp_path, crm=text)
-
-    assert "move it into login" in loaded.complaints[0].message
-    assert "hunter2" not in str(loaded)
-
-
 def test_every_defect_of_every_file_is_found_at_once(tmp_path):
     crm = (
         "destination: crm\nbase_url: http://crm.example.com\nchecked: 2026-13-01\n"
@@ -279,6 +225,22 @@ def test_every_defect_of_every_file_is_found_at_once(tmp_path):
         ("crm", 14, 34),
         ("sweep", 1, 11),
         ("sweep", 3, 8),
+    ]
+
+
+def test_a_word_that_is_not_built_brings_no_second_complaint(tmp_path):
+    text = HEAD + (
+        'login: {kind: oauth2_refresh, refresh_token: "${env:R}", client_id: "${env:C}"}\n'
+        "routes:\n"
+        "  - {match: POST /graphql, graphql: {operation: query}, does: read}\n"
+        '  - {match: POST /graphql, does: refuse, because: "not in this policy"}\n'
+    )
+
+    loaded = load(tmp_path, crm=text)
+
+    assert [message.partition(" is not available")[0] for message in said(loaded)] == [
+        "4:15 error login of kind oauth2_refresh",
+        "6:28 error graphql",
     ]
 
 
