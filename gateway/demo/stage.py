@@ -73,7 +73,7 @@ class Stage:
     times: Times = Times()
     worker: Caller = field(default_factory=lambda: Caller("agents", "worker"))
     operator: Caller = field(default_factory=lambda: Caller("ana-ops", "operator"))
-    crm_token: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(32))
+    crm_token: str = field(repr=False, default_factory=secrets.token_hex)
     crm_url: str = ""
     gateway_url: str = ""
 

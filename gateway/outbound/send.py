@@ -156,7 +156,7 @@ class Outbound:
             InvariantError: this very request was sent before.
         """
         if outgoing.sent:
-            raise InvariantError(f"{outgoing.method} {outgoing.target} would be sent again")
+            raise InvariantError(f"the same {outgoing.method} request would be sent again")
         line = self._lines.get(destination.name)
         if line is None or not line.leads_to(destination):
             line = await self._replace(destination)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,23 @@ async def test_the_deadline_also_ends_a_body(crm: RawDestination, outbound: Outb
     assert await result.read(100) == b"half"
     assert (result.complete, result.broken) == (False, "deadline")
     assert await crm.how_it_ended(0) == "rst"
+
+
+@pytest.mark.parametrize(("deadline_s", "at_least_ms"), [(30, 29_000), (2.0, 1_000), (0.4, 1)])
+async def test_the_kernel_gives_up_no_later_than_the_deadline(
+    crm: RawDestination, outbound: Outbound, deadline_s: float, at_least_ms: int
+) -> None:
+    await whole(outbound, to(crm), write(deadline_s=100))
+
+    result = await outbound.send_once(to(crm), write(deadline_s=deadline_s))
+
+    assert isinstance(result, Incoming)
+    transport = result._exchange.transport
+    assert transport is not None
+    sock = transport.get_extra_info("socket")
+    gives_up_ms = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert at_least_ms <= gives_up_ms <= deadline_s * 1000
+    assert len(crm.wires) == 1
 
 
 async def test_a_stream_outlives_its_deadline_and_ends_by_silence(

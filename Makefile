@@ -1,0 +1,54 @@
+# Everything that people and CI run. Each target sets up what it needs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+
+.PHONY: setup check format lint types contracts test prove demo run bench load lock clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+check: setup ## what a change has to pass: format, lint, types, contracts, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest
+
+format: setup ## put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: setup ## all tests; the long proofs at a small count
+	$(BIN)/python -m pytest
+
+prove: setup ## the long proofs at full count; prints the seed (repeat with FENCEGATE_SEED=...)
+	FENCEGATE_PROVE=1 $(BIN)/python -m pytest -s tests/scenarios tests/simulation tests/conformance
+
+demo: setup ## the story of two leaders, played on real processes
+	$(BIN)/fencegate demo
+
+run: setup ## a gateway with the example policies, and a sandbox CRM behind it
+	$(BIN)/fencegate try
+
+bench: setup ## the gateway beside a bare pass-through; prints ratios
+	$(BIN)/python -m loadtests.bench
+
+load: setup ## mixed load by locust; fails if the CRM saw a duplicate
+	$(BIN)/python -m loadtests.run
+
+lock: ## pin all dependencies anew (needs pip-tools in the environment)
+	pip-compile --quiet --generate-hashes --allow-unsafe --extra dev --extra load --strip-extras \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
+		--output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build
