@@ -9,6 +9,7 @@ import typer
 import uvloop
 
 from gateway import app
+from gateway.core.errors import SettingsError, StoreError
 from gateway.settings import load_settings
 
 
@@ -68,4 +69,7 @@ def serve(
         replay_body_max=replay_body_max,
         drain_s=drain_s,
     )
-    uvloop.run(app.serve(settings, force_policies=force_policies))
+    try:
+        uvloop.run(app.serve(settings, force_policies=force_policies))
+    except StoreError as error:  # a gateway without its ledger does not start
+        raise SettingsError(str(error)) from error

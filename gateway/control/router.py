@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Final
 
 import orjson
@@ -13,6 +12,7 @@ from gateway.control.panel import Panel
 from gateway.control.turn import TurnedAway, reply
 from gateway.control.views import destination_out
 from gateway.core.errors import Malformed, StoreError
+from gateway.core.ids import new_request_id
 from gateway.core.principals import Principal
 from gateway.web.errors import incident, problem_response
 from gateway.wire.control import DestinationPage, openapi
@@ -32,7 +32,7 @@ class ControlPlane:
         self._panel = panel
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        request_id = secrets.token_hex(8)
+        request_id = new_request_id()
         try:
             fence = parse_fence(request.raw_headers)
             request_id = fence.request_id or request_id

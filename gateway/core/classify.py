@@ -20,7 +20,6 @@ from gateway.core.policy import (
     Is,
     Route,
     Rule,
-    SlowDown,
 )
 from gateway.core.template import RequestValues
 
@@ -70,7 +69,7 @@ def classify(
     if isinstance(answer, Silence):
         outcome = Outcome.UNKNOWN if answer.sent else Outcome.NO_EFFECT
         return Meaning(outcome, answer.reason)
-    facts = Facts(answer.status, answer.headers, _body(answer, route, destination.slow_down))
+    facts = Facts(answer.status, answer.headers, _body(answer, route, destination))
     for slow in destination.slow_down:
         if slow.when.holds(facts, values):
             return Meaning(Outcome.NO_EFFECT, "slow-down")
@@ -85,15 +84,11 @@ def classify(
 
 def needs_body(route: Route, destination: Destination) -> bool:
     """Whether the meaning of an answer depends on its body."""
-    tests = [rule.when for rule in route.results] + [slow.when for slow in destination.slow_down]
-    return any(test.reads_body for test in tests) or any(rule.take for rule in route.results)
+    return route.reads_answer or destination.reads_answer
 
 
-def _body(answer: Reply, route: Route, slow_down: Sequence[SlowDown]) -> Any:
-    if answer.json is None:
-        return NOT_JSON
-    wanted = any(rule.when.reads_body or rule.take for rule in route.results)
-    if not wanted and not any(slow.when.reads_body for slow in slow_down):
+def _body(answer: Reply, route: Route, destination: Destination) -> Any:
+    if answer.json is None or not needs_body(route, destination):
         return NOT_JSON
     try:
         return answer.json()

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from typing import Any, Final
 
 from gateway.core.effect import Fingerprint
@@ -52,6 +53,39 @@ class Hasher:
         return self._body.digest()
 
 
+class _Role(IntEnum):
+    """What a header field has to do with the fingerprint."""
+
+    NONE = 0
+    CONTENT_TYPE = 1
+    CODING = 2
+    COUNTED = 3
+    PREFER = 4
+
+
+_ROLES: Final[dict[str, _Role]] = {}
+_ROLES_MAX: Final = 2048
+
+
+def _role(name: str) -> _Role:
+    """Find out what `name` (in whatever case) is; remembered, since names repeat."""
+    lower = name.lower()
+    if lower == "content-type":
+        role = _Role.CONTENT_TYPE
+    elif lower == "content-encoding":
+        role = _Role.CODING
+    elif lower == "prefer":
+        role = _Role.PREFER
+    elif lower in CONDITIONAL_FIELDS or _VERSION_FIELD.match(lower):
+        role = _Role.COUNTED
+    else:
+        role = _Role.NONE
+    if len(_ROLES) >= _ROLES_MAX:  # callers choose names, so what is remembered is bounded
+        _ROLES.clear()
+    _ROLES[name] = role
+    return role
+
+
 def fingerprint(
     *,
     method: str,
@@ -63,39 +97,40 @@ def fingerprint(
 ) -> Fingerprint:
     """Return the fingerprint of one request.
 
-    `target` is path and query as received; header names are in lower case; `body` is None
-    when it is too large to be looked into (then only the raw digest can match).
+    `target` is path and query as received; `body` is None when it is too large to be looked
+    into (then only the raw digest can match).
     """
-    fields = list(headers)
-    content_type = next((value for name, value in fields if name == "content-type"), "")
-    coding = ",".join(value for name, value in fields if name == "content-encoding")
-    essence = _BOUNDARY.sub("", content_type)
-    counted = sorted(
-        f"{name}:{value}"
-        for name, value in map(_without_wait, fields)
-        if value and (name in CONDITIONAL_FIELDS or _VERSION_FIELD.match(name))
-    )
-    head = [f"fp{VERSION}", method, target, essence, coding, "\n".join(counted)]
-    raw = _digest(head, body_digest)
-    canonical = None if body is None or coding else _canonical_body(content_type, body, ignore)
-    if canonical is None:
-        return Fingerprint(VERSION, raw)
-    return Fingerprint(VERSION, raw, _digest(head, hashlib.sha256(canonical).digest()))
-
-
-def _without_wait(field: tuple[str, str]) -> tuple[str, str]:
-    """How long the caller waits is between it and us: a retry may wait longer."""
-    name, value = field
-    return (name, _WAIT.sub("", value).strip(", ")) if name == "prefer" else field
-
-
-def _digest(head: Sequence[str], body_digest: bytes) -> bytes:
-    digest = hashlib.sha256()
-    for part in head:
+    content_type, coding = "", ""
+    counted: list[str] = []
+    for name, value in headers:
+        role = _ROLES.get(name)
+        if role is None:
+            role = _role(name)
+        if not role:
+            continue
+        if role is _Role.CONTENT_TYPE:
+            content_type = content_type or value
+        elif role is _Role.CODING:
+            coding = f"{coding},{value}" if coding else value
+        else:
+            # How long the caller waits is between it and us: a retry may wait longer.
+            kept = _WAIT.sub("", value).strip(", ") if role is _Role.PREFER else value
+            if kept:
+                counted.append(f"{name.lower()}:{kept}")
+    essence = _BOUNDARY.sub("", content_type) if ";" in content_type else content_type
+    counted.sort()
+    head = hashlib.sha256()
+    for part in (f"fp{VERSION}", method, target, essence, coding, "\n".join(counted)):
         raw = part.encode("utf-8", "surrogateescape")
-        digest.update(len(raw).to_bytes(4, "big") + raw)
-    digest.update(body_digest)
-    return digest.digest()
+        head.update(len(raw).to_bytes(4, "big") + raw)
+    canonical = None if body is None or coding else _canonical_body(content_type, body, ignore)
+    canonical_digest = None
+    if canonical is not None:
+        whole = head.copy()
+        whole.update(hashlib.sha256(canonical).digest())
+        canonical_digest = whole.digest()
+    head.update(body_digest)
+    return Fingerprint(VERSION, head.digest(), canonical_digest)
 
 
 def _canonical_body(content_type: str, body: bytes, ignore: Sequence[Path]) -> bytes | None:
@@ -115,7 +150,7 @@ def strict_json(body: bytes) -> Any:
     Raises AmbiguousJson for a name that is there twice, ValueError for other damage.
     """
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_constant)
+        return _STRICT.decode(body.decode("utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -129,18 +164,12 @@ def canonical_json(body: bytes, ignore: Sequence[Path] = ()) -> bytes | None:
     if b"\\u0000" in body:
         return None
     try:
-        value = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_pairs,
-            parse_int=_lexeme,
-            parse_float=_lexeme,
-            parse_constant=_constant,
-        )
+        value = _LEXEMES.decode(body.decode("utf-8"))
         if _depth(value) > _MAX_DEPTH:
             return None
         for path in ignore:
             _forget(value, path.steps)
-        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        return _SORTED.encode(value).encode()
     except (ValueError, RecursionError):
         return None
 
@@ -160,6 +189,13 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise AmbiguousJson(f"the member {name[:80]!r} is there twice")
         members[name] = value
     return members
+
+
+_STRICT: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
+_LEXEMES: Final = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_int=_lexeme, parse_float=_lexeme, parse_constant=_constant
+)
+_SORTED: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def _depth(value: Any) -> int:

@@ -231,15 +231,23 @@ class Route:
     repeat_is_harmless: bool = False
     limits: Limits = Limits()
 
-    @property
-    def reads_request_body(self) -> bool:
-        """Whether the decision reads the request's body, so that it must be unambiguous."""
-        in_templates = any(
-            template is not None and "body" in template.sources
-            for template in (self.key, self.covers)
-        )
-        in_results = any("body" in t.sources for rule in self.results for _, t in rule.when.same)
-        return in_templates or in_results or (self.when is not None and self.when.reads_body)
+    reads_request_body: bool = field(init=False)
+    """Whether the decision reads the request's body, so that it must be unambiguous."""
+    reads_answer: bool = field(init=False)
+    """Whether the meaning of an answer depends on its body."""
+    uses_values: bool = field(init=False)
+    """Whether any template speaks of the request's values."""
+
+    def __post_init__(self) -> None:
+        """Work out once what would otherwise be asked of every request."""
+        templates = [template for template in (self.key, self.covers) if template is not None]
+        same = [template for rule in self.results for _, template in rule.when.same]
+        asks_body = self.when is not None and self.when.reads_body
+        reads = asks_body or any("body" in t.sources for t in [*templates, *same])
+        answer = any(rule.when.reads_body or rule.take for rule in self.results)
+        object.__setattr__(self, "reads_request_body", reads)
+        object.__setattr__(self, "reads_answer", answer)
+        object.__setattr__(self, "uses_values", bool(templates or same))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +271,12 @@ class Destination:
     connections: Connections = Connections.REUSE
     setup: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
+    reads_answer: bool = field(init=False)
+    """Whether `slow_down` depends on the body of an answer."""
+
+    def __post_init__(self) -> None:
+        reads = any(slow.when.reads_body for slow in self.slow_down)
+        object.__setattr__(self, "reads_answer", reads)
 
     @property
     def base_url(self) -> str:

@@ -167,15 +167,29 @@ def reply_headers(raw: RawHeaders) -> Headers:
 
 def stored_headers(headers: Iterable[tuple[str, str]]) -> Headers:
     """What may be kept for a replay: not what belonged to that one moment or that one caller."""
-    return [field for field in headers if _may_be_stored(field[0].lower())]
+    known = _STORABLE
+    return [
+        field
+        for field in headers
+        if (known[field[0]] if field[0] in known else _may_be_stored(field[0]))
+    ]
 
 
-def _may_be_stored(lower: str) -> bool:
-    return not (
+_STORABLE: Final[dict[str, bool]] = {}
+_STORABLE_MAX: Final = 2048
+
+
+def _may_be_stored(name: str) -> bool:
+    """Find out about a name; remembered, since a destination's names repeat."""
+    lower = name.lower()
+    if len(_STORABLE) >= _STORABLE_MAX:
+        _STORABLE.clear()
+    _STORABLE[name] = not (
         lower in _NOT_STORED
         or lower.startswith(("fence-", "proxy-", "x-b3-"))
         or "ratelimit" in lower.replace("-", "")
     )
+    return _STORABLE[name]
 
 
 def _plain(name: str) -> str:

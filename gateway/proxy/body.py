@@ -7,16 +7,21 @@ through; nor does a slow caller ever hold the destination.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from aiohttp import web
 
+from gateway.core.errors import LedgerUnavailable
 from gateway.core.fingerprint import Hasher
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 IDLE_S: Final = 60.0
 """How long a caller may say nothing in the middle of its body."""
@@ -61,7 +66,7 @@ class Spool:
         """Read the whole body. Calls `started` right before the first read.
 
         Raises BodyTooLarge, TimeoutError for a caller that stalls, ConnectionResetError for
-        one that breaks off.
+        one that breaks off, LedgerUnavailable for a disk that takes no more.
         """
         length = request.content_length
         if length is not None and length > limit_bytes:
@@ -69,6 +74,10 @@ class Spool:
         if not _has_body(request):
             return Body(None, None, Hasher().digest(), 0)
         started()
+        if length is not None and length <= self._memory_bytes and request.content.is_eof():
+            # The usual case: the whole of a small body came together with its head.
+            data = request.content.read_nowait(-1)
+            return Body(data, None, hashlib.sha256(data).digest(), len(data))
         hasher = Hasher()
         pieces: list[bytes] = []
         size = 0
@@ -102,26 +111,29 @@ class Spool:
         pieces: list[bytes],
         size: int,
     ) -> Body:
-        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True, mode=0o700)
         path = self._folder / f"{secrets.token_hex(16)}.body"
-        fd = await asyncio.to_thread(os.open, path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        fd = await _on_disk(self._create, path)
         try:
-            await asyncio.to_thread(_write_all, fd, b"".join(pieces))
+            await _on_disk(_write_all, fd, b"".join(pieces))
             while piece := await self._next(request):
                 size += len(piece)
                 if size > limit_bytes:
                     raise BodyTooLarge
                 hasher.update(piece)
-                await asyncio.to_thread(_write_all, fd, piece)
+                await _on_disk(_write_all, fd, piece)
             # Durable before the intent that names the file, or a crash could lose the request
             # of an unknown effect.
-            await asyncio.to_thread(os.fsync, fd)
+            await _on_disk(os.fsync, fd)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
         finally:
             os.close(fd)
         return Body(None, path, hasher.digest(), size)
+
+    def _create(self, path: Path) -> int:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
 
     async def sweep(self, kept: set[str], older_than_s: float, now_s: float) -> int:
         """Delete files that no effect needs any more; return how many."""
@@ -138,6 +150,16 @@ class Spool:
 
 def _has_body(request: web.BaseRequest) -> bool:
     return "Content-Length" in request.headers or "Transfer-Encoding" in request.headers
+
+
+async def _on_disk(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `work` beside the event loop. A body that cannot be kept cannot be vouched for."""
+    try:
+        return await asyncio.to_thread(work, *args, **kwargs)
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"the request's body cannot be kept on disk: {error.strerror}"
+        ) from error
 
 
 def _write_all(fd: int, data: bytes) -> None:

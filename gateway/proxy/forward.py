@@ -7,7 +7,6 @@ hurry can stop it: an intent is always followed by its send, and a send by its r
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from typing import Any, Final, assert_never
 
 import orjson
@@ -23,6 +22,7 @@ from gateway.core.template import RequestValues
 from gateway.outbound.exchange import Outgoing
 from gateway.outbound.headers import stored_headers
 from gateway.outbound.incoming import Incoming
+from gateway.outbound.login import without_login
 from gateway.proxy import respond
 from gateway.proxy.answer import Answer
 from gateway.proxy.house import House
@@ -77,10 +77,17 @@ class Forwarder:
             )
             if answer is not None:
                 return answer
+            if isinstance(ruling.decision, Refuse):
+                # It waits for another's result; should the key be free again, it never sends.
+                proposal = proposal.without_claim()
 
     def _proposal(self, call: Call, limits: Limits) -> Proposal:
         body = call.body
-        head = orjson.dumps([field for field in call.headers if field[0] != _login_name(call)])
+        login = call.destination.login
+        kept = call.headers
+        if login is not None:  # the ledger never sees the destination's credential
+            kept = [field for field in kept if field[0] != login.header_name]
+        head = orjson.dumps(kept)
         return Proposal(
             effect_id=new_effect_id(self._house.ledger.clock.now_ms()),
             attempt=call.attempt,
@@ -133,8 +140,8 @@ class Forwarder:
                 return None if shared is None else await self._share(call, proposal, shared)
             case Refuse() as refusal:
                 return respond.refused(ruling, refusal, call.attempt.term if call.attempt else 0)
-            case Admit() | None:  # no intent was asked for, or none was possible
-                return respond.problem("in-flight", effect="unknown")
+            case Admit() | None:  # no intent was asked for: it is the caller's to ask again
+                return respond.problem("in-flight", effect="none")
             case never:
                 assert_never(never)
 
@@ -209,9 +216,12 @@ class Forwarder:
             meaning = classify(
                 reply, route, call.destination, values, tried_before=ruling.tried_before
             )
-            kept = _kept(got, body, whole, meaning, house.replay_body_max_bytes)
+            evidence = b""
+            if meaning.outcome is Outcome.UNKNOWN:
+                evidence = without_login(body, call.destination.login)[: respond.EXCERPT_BYTES]
+            kept = _kept(got, body, whole, meaning, house.replay_body_max_bytes, evidence)
             after = await self._settle(ruling, n, meaning, got.status, kept)
-            answer = _answered(ruling, n, got, body, whole, meaning)
+            answer = _answered(ruling, n, got, body, whole, meaning, evidence)
             if answer.rest is not None:
                 slot.release()
         if meaning.alarm:
@@ -306,10 +316,6 @@ def _limits(call: Call) -> Limits:
     return call.route.limits if call.route else call.destination.limits
 
 
-def _login_name(call: Call) -> str:
-    return call.destination.login.header_name if call.destination.login else ""
-
-
 def _headers_out(call: Call) -> list[tuple[str, str]]:
     """Return the fields to send. Where the policy reads the answer, it must not be coded."""
     if call.route is None or not needs_body(call.route, call.destination):
@@ -331,19 +337,18 @@ def _json_of(got: Incoming, body: bytes) -> Any:
 
 
 def _kept(
-    got: Incoming, body: bytes, whole: bool, meaning: Meaning, cap_bytes: int
+    got: Incoming, body: bytes, whole: bool, meaning: Meaning, cap_bytes: int, evidence: bytes
 ) -> StoredAnswer | None:
     """Return what of the answer is recorded: for a replay, or as evidence."""
     headers = tuple(stored_headers(got.headers))
     match meaning.outcome:
         case Outcome.UNKNOWN:
-            excerpt = body[: respond.EXCERPT_BYTES]
-            return StoredAnswer(got.status, headers, excerpt, None, len(body), AnswerState.EVIDENCE)
+            state = AnswerState.EVIDENCE
+            return StoredAnswer(got.status, headers, evidence, None, len(body), state)
         case Outcome.CONFIRMED:
             if whole and len(body) <= cap_bytes:
-                digest = hashlib.sha256(body).digest()
                 return StoredAnswer(
-                    got.status, headers, body, digest, len(body), AnswerState.COMPLETE
+                    got.status, headers, body, None, len(body), AnswerState.COMPLETE
                 )
             state = _unkept_state(got, body, cap_bytes)
             return StoredAnswer(got.status, headers, None, None, len(body), state)
@@ -369,7 +374,13 @@ def _silent(ruling: Ruling, silence: Silence) -> Answer:
 
 
 def _answered(
-    ruling: Ruling, n: int, got: Incoming, body: bytes, whole: bool, meaning: Meaning
+    ruling: Ruling,
+    n: int,
+    got: Incoming,
+    body: bytes,
+    whole: bool,
+    meaning: Meaning,
+    evidence: bytes,
 ) -> Answer:
     """Return the destination's own answer, unless it proves nothing: then a problem that says
     so, since callers and SDKs would read more into a 5xx than there is."""
@@ -377,7 +388,11 @@ def _answered(
     if meaning.outcome is Outcome.UNKNOWN and ruling.observed is None and not is_redirect:
         got.abort()
         return respond.outcome_unknown(
-            ruling.effect_id, meaning.reason, status=got.status, excerpt=body, verdict="forwarded"
+            ruling.effect_id,
+            meaning.reason,
+            status=got.status,
+            excerpt=evidence,
+            verdict="forwarded",
         )
     answer = respond.relayed(got, body, capture_whole=whole)
     if answer.rest is not None and meaning.outcome is Outcome.CONFIRMED:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from functools import partial
 from typing import Final
@@ -11,7 +10,8 @@ from typing import Final
 from aiohttp import web
 
 from gateway.core.classify import Silence
-from gateway.core.errors import Malformed
+from gateway.core.errors import LedgerUnavailable, Malformed
+from gateway.core.ids import new_request_id
 from gateway.core.policy import Mode
 from gateway.outbound.exchange import Outgoing
 from gateway.proxy import intake, respond
@@ -27,6 +27,7 @@ from gateway.web.log import decision_line
 from gateway.wire.headers import FENCE_REQUEST_ID, FENCE_VERDICT
 
 SMALL_READ_BYTES: Final = 64 * 1024
+ALLOWED: Final = "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE"
 
 
 class DataPlane:
@@ -40,7 +41,7 @@ class DataPlane:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request under /d/."""
         began_s = time.perf_counter()
-        request_id = secrets.token_hex(8)
+        request_id = new_request_id()
         call: Call | None = None
         try:
             call = await self._take_in(request)
@@ -49,10 +50,16 @@ class DataPlane:
                 answer = await self._read(call)
                 self._tell(call, answer, request_id, began_s)
             else:
-                work = self._write(call, request_id, began_s)
-                answer = await asyncio.shield(self._house.tasks.start(work, "write"))
+                work = self._house.tasks.start(self._write(call, request_id, began_s), "write")
+                try:
+                    answer = await asyncio.shield(work)
+                except asyncio.CancelledError:  # the caller left; the work goes on
+                    work.add_done_callback(self._relay.nobody_waits)
+                    raise
         except TurnedAway as turned:
             answer = respond.problem(turned.slug, detail=turned.detail, facts=dict(turned.facts))
+            if turned.slug == "method-unsupported":
+                answer.extra.append(("Allow", ALLOWED))
             self._turned_away(request, call, answer, request_id, began_s)
         except (ConnectionResetError, TimeoutError):
             # The caller broke off its own upload, or stalled in it; nothing was sent.
@@ -113,6 +120,9 @@ class DataPlane:
                 f"{call.destination.name!r} takes.",
                 limit_bytes=limit,
             ) from None
+        except LedgerUnavailable as error:
+            self._house.log.error("body-not-kept", error=str(error))
+            raise TurnedAway("ledger-unavailable", None, reason=str(error)) from None
 
     async def _write(self, call: Call, request_id: str, began_s: float) -> Answer:
         """The work on a write; goes on when the caller has left."""

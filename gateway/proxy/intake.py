@@ -138,6 +138,7 @@ def begin(
     )
 
 
+_NO_VALUES: Final = RequestValues(parts={})
 _UNREADABLE: Final = FenceHeaders()
 """Stands for fence fields that do not parse, where the destination is only watched."""
 
@@ -248,17 +249,20 @@ def finish(call: Call) -> None:
         return
     try:
         body = _json(call, strict=True) if route.reads_request_body else NOT_JSON
-        call.values = _values(call, route, call.parts, body)
+        if route.uses_values:
+            call.values = _values(call, route, call.parts, body)
         if not call.is_read:
             call.attempt = _attempt(call, route)
             call.covers = call.attempt.covers
     except Malformed as error:
-        raise TurnedAway("malformed", str(error)) from None
+        call.turn_away("malformed", str(error))
+        call.attempt, call.covers = None, _default_covers(call)
 
 
 def _attempt(call: Call, route: Route) -> Attempt:
-    fence, values, function = call.fence, call.values, call.function
-    if values is None or function is None or fence.term is None or fence.holder is None:
+    fence, function = call.fence, call.function
+    values = call.values or _NO_VALUES
+    if function is None or fence.term is None or fence.holder is None:
         raise Malformed("the fence is not complete")
     key_text = fence.key if route.key is None else route.key.render(values)
     if key_text is None or not 1 <= len(key_text) <= 255:
@@ -296,7 +300,7 @@ def _fingerprint(call: Call, route: Route) -> Fingerprint:
     return fingerprint(
         method=call.method,
         target=call.target.text,
-        headers=[(name.lower(), value) for name, value in call.headers],
+        headers=call.headers,
         body_digest=body.digest,
         body=body.load(),
         ignore=route.ignore_in_fingerprint,

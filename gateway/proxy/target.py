@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from typing import Final, NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_plus, unquote_to_bytes
 
 from gateway.core.errors import Malformed
 
@@ -20,7 +20,8 @@ _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,=:@-]*)*/?\Z")
 _FORBIDDEN: Final = re.compile(rb"[\x00\r\n\\]")
 _SPLIT: Final = re.compile(rb"[/\\]")
-_METHOD_FIELDS: Final = re.compile(r"(?:^|&)(?:_method|_httpmethod)=", re.IGNORECASE)
+_METHOD_FIELDS: Final = frozenset({"_method", "_httpmethod"})
+_QUERY_SPLIT: Final = re.compile("[&;]")
 
 
 class Target(NamedTuple):
@@ -45,9 +46,17 @@ def parse_target(raw: str) -> Target:
     path, mark, query = found[2].partition("?")
     if _PLAIN.match(path) is None:
         _check_path(path)
-    if mark and _METHOD_FIELDS.search(query):
+    if mark and _changes_method(query):
         raise Malformed("a query field changes the method behind the route that was matched")
     return Target(found[1], path, query if mark else None)
+
+
+def _changes_method(query: str) -> bool:
+    """Whether a field says which method is meant, in any spelling that a server may read so."""
+    if "method" not in query.lower() and "%" not in query:
+        return False
+    names = (field.partition("=")[0] for field in _QUERY_SPLIT.split(query))
+    return any(unquote_plus(name).strip().lower() in _METHOD_FIELDS for name in names)
 
 
 def _check_path(path: str) -> None:

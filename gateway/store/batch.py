@@ -36,6 +36,10 @@ _INSERT_ANSWER: Final = (
     "INSERT INTO answer (effect_id, n, status, headers, body, body_sha256, body_bytes, "
     "state, at_ms)"
 )
+_END_STREAM: Final = (
+    "UPDATE answer SET state = ?, body_sha256 = ?, body_bytes = ? "
+    "WHERE effect_id = ? AND n = ? AND state NOT IN ('evidence', 'expired')"
+)
 _INSERT_TRANSITION: Final = (
     "INSERT INTO transition (at_ms, kind, function, unit, term, holder, effect_id, principal, "
     "reason, detail)"
@@ -62,6 +66,7 @@ class Wanted:
 
     keys: set[EffectKey] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
+    tries: set[tuple[str, int]] = field(default_factory=set)
     scopes: set[Scope] = field(default_factory=set)
     covers: set[tuple[Scope, str, str]] = field(default_factory=set)
     terms: dict[Scope, int] = field(default_factory=dict)
@@ -82,6 +87,7 @@ class Batch:
         self._new_effects: list[tuple[Any, ...]] = []
         self._new_attempts: list[tuple[Any, ...]] = []
         self._answers: list[tuple[Any, ...]] = []
+        self._stream_ends: list[tuple[Any, ...]] = []
         self._transitions: list[tuple[Any, ...]] = []
         self._handovers: list[tuple[Any, ...]] = []
         self._refusals: dict[RefusalKey, int] = {}
@@ -96,6 +102,7 @@ class Batch:
             self._know(effect)
         for effect in rows.load_by_id(self.db, wanted.ids - self.effects.keys()):
             self._know(effect)
+        self._load_tries(wanted.tries)
         scopes = wanted.scopes | {effect.scope for effect in self.effects.values()}
         self.scopes.update(rows.load_scopes(self.db, scopes))
         below = max(wanted.terms.values(), default=0)
@@ -111,6 +118,14 @@ class Batch:
         }
         for effect in rows.load_by_id(self.db, older - self.effects.keys()):
             self._know(effect)
+
+    def _load_tries(self, wanted: Collection[tuple[str, int]]) -> None:
+        """Load attempts that came to nothing and have successors: a fact about one of them may
+        still come in, and an operator may have been wrong about it."""
+        for effect_id, n in wanted:
+            effect = self.effects.get(effect_id)
+            if effect is not None and n not in effect.tries:
+                effect.tries.update(rows.load_try(self.db, effect_id, n))
 
     def _know(self, effect: EffectRow) -> None:
         self.effects[effect.id] = effect
@@ -194,6 +209,11 @@ class Batch:
             )
         )
 
+    def end_stream(
+        self, effect_id: str, n: int, state: AnswerState, body_sha256: bytes, body_bytes: int
+    ) -> None:
+        self._stream_ends.append((state.value, body_sha256, body_bytes, effect_id, n))
+
     def add_handover(self, scope: ScopeRow, term: int, holder: str, effects: list[str]) -> None:
         self._handovers.append(
             (
@@ -266,6 +286,8 @@ class Batch:
         self._write_effects([*self._changed_effects.values()])
         self._write_attempts([*self._changed_attempts.items()])
         rows.insert(self.db, _INSERT_ANSWER, self._answers)
+        for end in self._stream_ends:
+            self.db.execute(_END_STREAM, end)
         self._write_scopes()
         rows.insert(self.db, _INSERT_HANDOVER, self._handovers)
         rows.insert(self.db, _INSERT_TRANSITION, self._transitions)
@@ -284,6 +306,7 @@ class Batch:
                 e.resource,
                 e.settled_at_ms,
                 e.covers,
+                e.scope.unit,
             )
             for e in changed
         ]
@@ -291,7 +314,7 @@ class Batch:
             "UPDATE effect SET outcome = v.column2, abandoned = v.column3, "
             "resolved_by = v.column4, attempts = v.column5, rejected = v.column6, "
             "version = v.column7, resource = v.column8, settled_at_ms = v.column9, "
-            "covers = v.column10 FROM ({}) v WHERE effect.id = v.column1",
+            "covers = v.column10, scope_unit = v.column11 FROM ({}) v WHERE effect.id = v.column1",
             flat,
         )
 
@@ -339,11 +362,13 @@ class Batch:
             for s in self._changed_scopes.values()
         ]
         parameters = [value for row in flat for value in row]
-        self.db.execute(
+        written = self.db.execute(
             "INSERT INTO scope (function, unit, highest_term, last_term, holder, raised_at_ms) "
             f"{rows.values(len(flat), 6)}{_UPSERT_SCOPE}",
             parameters,
-        )
+        ).rowcount
+        if written != len(flat):
+            raise InvariantError(f"{written} of {len(flat)} terms were raised")
 
     def _write_refusals(self) -> None:
         if not self._refusals:
@@ -358,10 +383,11 @@ class Batch:
 
 
 def read_answer(db: sqlite3.Connection, effect_id: str) -> StoredAnswer | None:
-    """Return the answer that confirmed the effect, if one is kept."""
+    """Return the answer that confirmed the effect, if one is kept. It is the first, so that a
+    replay stays what it was, should a second attempt turn out to be confirmed too."""
     row = db.execute(
         "SELECT status, headers, body, body_sha256, body_bytes, state FROM answer "
-        "WHERE effect_id = ? AND state <> 'evidence' ORDER BY seq DESC LIMIT 1",
+        "WHERE effect_id = ? AND state <> 'evidence' ORDER BY seq LIMIT 1",
         (effect_id,),
     ).fetchone()
     if row is None:

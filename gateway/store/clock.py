@@ -11,6 +11,7 @@ class StoreClock:
     Inside a process it follows the boot clock, so that stepping the wall clock neither ends
     a lease early nor opens a seal. After a restart on the same boot it goes on by the boot
     clock too; only after a reboot does the wall clock have a say, and then only forwards.
+    `jump_ms` is how far it was believed: nothing proves that so much time has passed.
     """
 
     def __init__(self, clock: Clock, *, now_ms: int, boot_id: str, boot_ms: int) -> None:
@@ -20,8 +21,10 @@ class StoreClock:
         elapsed_ms = round(self._boot0_s * 1000) - boot_ms
         if now_ms and boot_id and boot_id == self.boot_id and elapsed_ms >= 0:
             self._base_ms = now_ms + elapsed_ms
+            self.jump_ms = 0
         else:
             self._base_ms = max(now_ms, clock.wall_ms())
+            self.jump_ms = self._base_ms - now_ms
 
     @classmethod
     def fresh(cls, clock: Clock) -> StoreClock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -49,8 +50,11 @@ class FileLock:
         self._file: IO[str] | None = None
 
     def take(self) -> None:
-        """Take the lock. Raises StoreError if another process has it."""
-        file = self._path.open("a+", encoding="ascii")
+        """Take the lock. Raises StoreError if another process has it, or none can be made."""
+        try:
+            file = self._path.open("a+", encoding="ascii")
+        except OSError as error:
+            raise _unusable(self._path, error) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -61,10 +65,11 @@ class FileLock:
                 f"{self._path.with_suffix('')} is in use by process {owner}; one gateway "
                 "process owns a SQLite ledger: stop that one, or give this one a ledger of its own"
             ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
         self._file = file
+        with suppress(OSError):  # a full disk: the number is only there for the message above
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
 
     def release(self) -> None:
         if self._file is not None:
@@ -73,5 +78,15 @@ class FileLock:
 
 
 def private_folder(path: Path) -> None:
-    """Make the ledger's folder if it is not there, for this user alone."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Make the ledger's folder if it is not there, for this user alone. Raises StoreError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise _unusable(path.parent, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{path} cannot be written: {error.strerror}; give this user a folder for the ledger that "
+        "it may write in, or name another one with --ledger"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 import sqlite3
@@ -37,6 +38,7 @@ class Ledger:
         self._writer = writer
         self._lock = lock
         self._reader: Reader | None = None
+        self._reader_opening = asyncio.Lock()
 
     @classmethod
     async def open(
@@ -45,15 +47,20 @@ class Ledger:
         """Open (or make) the ledger at `path`, bring its schema up to date, and turn what an
         earlier run left in flight into unknown effects."""
         private_folder(path)
-        lock = FileLock(path)
+        lock = FileLock(path.resolve())  # one lock, whatever link leads to the file
         lock.take()
         try:
             store_clock = _prepare(path, clock)
             instance = secrets.token_hex(8)
             writer = Writer(partial(open_database, path), store_clock, instance, observer)
+            start = partial(_start, instance=instance, version=version, jump_ms=store_clock.jump_ms)
+            try:
+                await writer.run(start)
+            except BaseException:
+                await writer.close()
+                raise
             ledger = cls(path, writer, store_clock, lock, instance)
-            await writer.run(partial(_start, instance=instance, version=version))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             lock.release()
             raise StoreError(f"the ledger at {path} cannot be opened: {error}") from error
         except BaseException:
@@ -113,9 +120,10 @@ class Ledger:
         return await self._writer.run(_kept_files)
 
     async def reader(self) -> Reader:
-        if self._reader is None:
-            self._reader = await Reader.open(self.path)
-        return self._reader
+        async with self._reader_opening:
+            if self._reader is None:
+                self._reader = await Reader.open(self.path)
+            return self._reader
 
 
 def _prepare(path: Path, clock: Clock) -> StoreClock:
@@ -141,8 +149,10 @@ def _prepare(path: Path, clock: Clock) -> StoreClock:
         db.close()
 
 
-def _start(db: sqlite3.Connection, now_ms: int, instance: str, version: str) -> int:
+def _start(db: sqlite3.Connection, now_ms: int, instance: str, version: str, jump_ms: int) -> int:
     upkeep.start_instance(db, now_ms, instance, version)
+    if jump_ms:
+        upkeep.hold_seals(db, now_ms, jump_ms)
     return upkeep.strand(db, now_ms, instance)
 
 

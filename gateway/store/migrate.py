@@ -90,7 +90,8 @@ def _apply(db: sqlite3.Connection, step: Migration, now_ms: int) -> None:
         )
         db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
         raise
 
 
@@ -103,4 +104,6 @@ def _statements(text: str) -> list[str]:
         if sqlite3.complete_statement(pending):
             statements.append(pending)
             pending = ""
+    if pending.strip():  # a last one without its semicolon, or a remark
+        statements.append(pending)
     return statements

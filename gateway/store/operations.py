@@ -35,6 +35,7 @@ class Admission:
     def wants(self, wanted: Wanted) -> None:
         attempt = self.proposal.attempt
         if attempt is None:
+            wanted.scopes.add(Scope(""))
             return
         wanted.keys.add(attempt.key)
         wanted.scopes.add(attempt.scope)
@@ -83,7 +84,12 @@ class Admission:
 
 def _own_intent(prior: EffectRow, proposal: Proposal) -> bool:
     """Whether the record is this very proposal's: its commit had been thought lost."""
-    return prior.id == proposal.effect_id and prior.outcome is None and proposal.claim
+    return (
+        prior.id == proposal.effect_id
+        and prior.outcome is None
+        and prior.attempts == 1  # a later one is somebody else's
+        and proposal.claim
+    )
 
 
 def _reason(decision: Decision) -> str:
@@ -146,7 +152,8 @@ def _admit(
     else:
         effect = prior
         effect.attempts = admit.n
-        effect.outcome = None
+        effect.outcome = effect.resolved_by = effect.settled_at_ms = None
+        effect.scope = attempt.scope  # another one, if the function's leadership has changed
         effect.covers = proposal.covers
     tried_before = any(t.outcome is Outcome.UNKNOWN for t in effect.tries.values())
     _write_intent(batch, proposal, effect, admit.n)
@@ -279,6 +286,7 @@ class Settling:
 
     def wants(self, wanted: Wanted) -> None:
         wanted.ids.add(self.settlement.effect_id)
+        wanted.tries.add((self.settlement.effect_id, self.settlement.n))
 
     def run(self, batch: Batch) -> Settled:
         given = self.settlement
@@ -286,7 +294,8 @@ class Settling:
         attempt = effect.tries.get(given.n) if effect else None
         if effect is None or attempt is None:
             raise InvariantError(f"attempt {given.n} of effect {given.effect_id} is not on record")
-        late = attempt.outcome is not None
+        again = attempt.outcome is given.outcome and not attempt.by_operator
+        late = attempt.outcome is not None and not again
         outcome = settled_attempt(attempt.outcome, given.outcome, by_operator=attempt.by_operator)
         file = attempt.request_file
         own_answer = given.outcome is not Outcome.UNKNOWN
@@ -350,8 +359,4 @@ class StreamEnd:
         return None
 
     def run(self, batch: Batch) -> None:
-        batch.db.execute(
-            "UPDATE answer SET state = ?, body_sha256 = ?, body_bytes = ? "
-            "WHERE effect_id = ? AND n = ?",
-            (self.state.value, self.body_sha256, self.body_bytes, self.effect_id, self.n),
-        )
+        batch.end_stream(self.effect_id, self.n, self.state, self.body_sha256, self.body_bytes)

@@ -1,4 +1,8 @@
-"""What goes into the ledger and comes out of it, as plain values."""
+"""What goes into the ledger and comes out of it, as plain values.
+
+Those that are made for every request are not frozen: freezing them would cost a twentieth of
+the gateway's throughput. Nobody changes them all the same.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ class AnswerState(StrEnum):
     EXPIRED = "expired"  # its time is over; the fact stays
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StoredAnswer:
     """A destination's answer as kept: headers without what belongs to that one exchange."""
 
@@ -34,7 +38,7 @@ class StoredAnswer:
     state: AnswerState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Proposal:
     """A write that asks to be admitted.
 
@@ -66,7 +70,7 @@ class Proposal:
         return replace(self, claim=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Ruling:
     """What the ledger decided about a proposal, and recorded.
 
@@ -87,7 +91,7 @@ class Ruling:
         return replace(self, answer=answer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Settlement:
     """What came of an attempt."""
 
@@ -100,10 +104,11 @@ class Settlement:
     resource: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Settled:
-    """The effect after a settlement. `late` says that it had been given up as unknown;
-    `disagrees` that an operator had decided otherwise."""
+    """The effect after a settlement. `late` says that the attempt had another outcome on
+    record already (given up as unknown, or decided by an operator); `disagrees` that the
+    record stands against this answer."""
 
     outcome: Outcome | None
     highest_term: int

@@ -115,6 +115,7 @@ _TRY_COLUMNS: Final = (
     "a.n, a.term, a.outcome, a.open, a.by_operator, a.deadline_at_ms, a.seal_at_ms, a.instance, "
     "a.fp_version, hex(a.fp_raw), hex(a.fp_canonical), a.request_file, a.ended_at_ms"
 )
+_MAX_LISTED: Final = 5000
 _JOIN_TRIES: Final = (
     "JOIN attempt a ON a.effect_id = e.id "
     "AND (a.open = 1 OR a.outcome = 'confirmed' OR a.n = e.attempts)"
@@ -176,11 +177,25 @@ def load_by_id(db: sqlite3.Connection, ids: Collection[str]) -> list[EffectRow]:
     """Load the effects called `ids`."""
     if not ids:
         return []
+    every = list(ids)  # a handover may be about any number of effects
+    found: list[EffectRow] = []
+    for at in range(0, len(every), _MAX_LISTED):
+        some = every[at : at + _MAX_LISTED]
+        text = (
+            f"SELECT json_group_array(json_array({_EFFECT_COLUMNS}, {_TRY_COLUMNS})) "
+            f"FROM ({values(len(some), 1)}) k CROSS JOIN effect e ON e.id = k.column1 {_JOIN_TRIES}"
+        )
+        found += _effects(_json(db, text, some))
+    return found
+
+
+def load_try(db: sqlite3.Connection, effect_id: str, n: int) -> dict[int, AttemptRow]:
+    """Load one attempt by its number; nothing if there is none."""
     text = (
-        f"SELECT json_group_array(json_array({_EFFECT_COLUMNS}, {_TRY_COLUMNS})) "
-        f"FROM ({values(len(ids), 1)}) k CROSS JOIN effect e ON e.id = k.column1 {_JOIN_TRIES}"
+        f"SELECT json_group_array(json_array({_TRY_COLUMNS})) "
+        "FROM attempt a WHERE a.effect_id = ? AND a.n = ?"
     )
-    return _effects(_json(db, text, list(ids)))
+    return {row[0]: _try(row) for row in _json(db, text, [effect_id, n])}
 
 
 def load_open(

@@ -28,6 +28,17 @@ def start_instance(db: sqlite3.Connection, now_ms: int, instance: str, version: 
     )
 
 
+def hold_seals(db: sqlite3.Connection, now_ms: int, jump_ms: int) -> None:
+    """Extend the seals that were not reached before the store's clock jumped by `jump_ms`.
+
+    The jump may be an error of the wall clock, and a destination does not work faster for it.
+    """
+    db.execute(
+        "UPDATE attempt SET seal_at_ms = seal_at_ms + ? WHERE open = 1 AND seal_at_ms > ?",
+        (jump_ms, now_ms - jump_ms),
+    )
+
+
 def beat(db: sqlite3.Connection, now_ms: int, instance: str, *, stopped: bool = False) -> None:
     """Record that this instance lives, or that it stops in order."""
     db.execute(

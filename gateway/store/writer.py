@@ -8,6 +8,7 @@ one are woken, so that the disk works while the event loop answers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from gateway.core.errors import LedgerUnavailable
+from gateway.core.errors import LedgerUnavailable, StoreError
 from gateway.core.fence import Replay
 from gateway.store.batch import Batch, Wanted, read_answer
 from gateway.store.clock import StoreClock
@@ -83,7 +84,7 @@ class Writer:
         self._busy = False
         self._closed = False
         self._batches: queue.SimpleQueue[Sequence[_Job] | None] = queue.SimpleQueue()
-        self._db = connect()
+        self._db: sqlite3.Connection | None = connect()
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -154,7 +155,8 @@ class Writer:
                 self._loop.call_soon_threadsafe(self._done, report)
             except RuntimeError:  # the loop is gone: nobody waits for an answer any more
                 break
-        self._db.close()
+        if self._db is not None:
+            self._db.close()
 
     def _run(self, jobs: Sequence[_Job]) -> tuple[list[Any], str | None]:
         try:
@@ -175,6 +177,8 @@ class Writer:
         return results, failed
 
     def _transaction(self, jobs: Sequence[_Job]) -> list[Any]:
+        if self._db is None:
+            self._db = self._connect()
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         now_ms = self._clock.now_ms()
@@ -214,17 +218,20 @@ class Writer:
             return _as_unavailable(error)
 
     def _undo(self) -> None:
-        """Roll back; if the connection will not, start over with a new one."""
+        """Roll back; if the connection will not, the next transaction begins on a new one."""
+        if self._db is None:
+            return
         try:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
         except sqlite3.Error:
-            self._db.close()
-            self._db = self._connect()
+            with contextlib.suppress(sqlite3.Error):
+                self._db.close()
+            self._db = None
 
 
 def _as_unavailable(error: Exception) -> Exception:
     """A fault of the disk or the database means: not durable, so not done."""
-    if isinstance(error, sqlite3.Error | OSError):
+    if isinstance(error, sqlite3.Error | OSError | StoreError):
         return LedgerUnavailable(f"{type(error).__name__}: {error}")
     return error

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from json import dumps as dumps_anything
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 import orjson
 import structlog
+from aiohttp.http_exceptions import HttpProcessingError
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from gateway.clock import Clock
@@ -43,7 +45,7 @@ def configure(level: str, *, json: bool, stream: BinaryIO, clock: Clock) -> Filt
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.BytesLoggerFactory(stream),
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Unfailing(stream))),
         cache_logger_on_first_use=False,
     )
     log: FilteringBoundLogger = structlog.get_logger().bind()
@@ -53,6 +55,23 @@ def configure(level: str, *, json: bool, stream: BinaryIO, clock: Clock) -> Filt
     root.addHandler(_Bridge(log))
     root.setLevel(logging.WARNING)
     return log
+
+
+class _Unfailing:
+    """Loses lines rather than requests: a full disk or a closed pipe under the log must neither
+    cost an effect its record nor a caller its answer."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> int:
+        with suppress(OSError):
+            return self._stream.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _timestamp(clock: Clock) -> Processor:
@@ -103,6 +122,12 @@ class _Bridge(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            # Its text quotes the request, which may be the line with the token. Anybody can send
+            # such a request, so it is no error of ours either.
+            self._log.warning("not-http", logger=record.name, status=error.code)
+            return
         say = self._log.error if record.levelno >= logging.ERROR else self._log.warning
         say("library", logger=record.name, text=record.getMessage(), exc_info=record.exc_info)
 

@@ -1,0 +1,241 @@
+"""A ledger under test, and the short ways to write in it and to read what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gateway.clock import ManualClock
+from gateway.core.effect import Fingerprint, Outcome
+from gateway.core.fence import (
+    Admit,
+    Attempt,
+    FunctionRules,
+    OnDuplicate,
+    Refuse,
+    Replay,
+    Wait,
+)
+from gateway.core.ids import EffectKey, Scope
+from gateway.store.ledger import Ledger
+from gateway.store.records import (
+    AnswerState,
+    EffectRecord,
+    Proposal,
+    Resolution,
+    Ruling,
+    Settled,
+    Settlement,
+    StoredAnswer,
+    Unresolved,
+)
+
+TIMEOUT_MS = 5_000
+SETTLE_MS = 2_000
+SEAL_MS = TIMEOUT_MS + SETTLE_MS
+
+
+class BootClock(ManualClock):
+    """A clock whose machine can be started anew."""
+
+    def __init__(self, wall_ms: int = 1_790_000_000_000) -> None:
+        super().__init__(wall_ms)
+        self._boots = 1
+
+    def boot_id(self) -> str:
+        return f"boot-{self._boots}"
+
+    def reboot(self) -> None:
+        self._boots += 1
+        self._boot_s = 3.0
+
+
+def fingerprint(body: str) -> Fingerprint:
+    return Fingerprint(1, body.encode())
+
+
+def proposal(
+    effect_id: str,
+    key: str = "k-1",
+    *,
+    term: int = 7,
+    holder: str | None = None,
+    body: str = "the request",
+    covers: str = "crm /notes",
+    function: str = "report",
+    unit: str = "",
+    scope_unit: str = "",
+    destination: str = "crm",
+    on_duplicate: OnDuplicate = OnDuplicate.REPLAY,
+    rules: FunctionRules | None = None,
+    max_attempts: int = 20,
+    **more: Any,
+) -> Proposal:
+    """Return a proposal; `more` are fields of Proposal itself. The holder goes with the term."""
+    attempt = Attempt(
+        key=EffectKey(destination, function, unit, key),
+        scope=Scope(function, scope_unit),
+        term=term,
+        holder=holder or f"leader#{term}",
+        fingerprint=fingerprint(body),
+        covers=covers,
+        rules=rules or FunctionRules(),
+        on_duplicate=on_duplicate,
+        max_attempts=max_attempts,
+    )
+    fields: dict[str, Any] = {
+        "attempt": attempt,
+        "principal": "worker",
+        "method": "POST",
+        "target": "/notes",
+        "policy_digest": "digest",
+        "timeout_ms": TIMEOUT_MS,
+        "settle_ms": SETTLE_MS,
+        "request_head": '[["A","b"]]',
+        "request_body": body.encode(),
+    }
+    return Proposal(effect_id=effect_id, destination=destination, covers=covers, **(fields | more))
+
+
+def unfenced(effect_id: str, **more: Any) -> Proposal:
+    """Return a write without a fence, as observe mode lets it through."""
+    fields: dict[str, Any] = {"attempt": None, "observe": True, "observed_reason": "fence-missing"}
+    return proposal(effect_id, **(fields | more))
+
+
+def answer(
+    body: bytes | None = b'{"id": 1}', *, status: int = 201, state: str = "complete"
+) -> StoredAnswer:
+    headers = (("Content-Type", "application/json"), ("X-Two", "a"), ("X-Two", "b"))
+    return StoredAnswer(status, headers, body, b"digest", len(body or b""), AnswerState(state))
+
+
+def settlement(effect_id: str, outcome: Outcome, n: int = 1, **more: Any) -> Settlement:
+    fields: dict[str, Any] = {"reason": f"said-{outcome}"}
+    return Settlement(effect_id=effect_id, n=n, outcome=outcome, **(fields | more))
+
+
+def verdict(ruling: Ruling) -> str:
+    """Return in one word what was decided."""
+    match ruling.decision:
+        case Refuse(reason):
+            return reason.value
+        case Wait():
+            return "wait"
+        case Replay():
+            return "replay"
+        case Admit():
+            return "admit" if ruling.n is not None else "would-admit"
+        case _:
+            return "observed"
+
+
+class Watcher:
+    """Notes how the writer fared."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+        self.up: list[tuple[bool, str | None]] = []
+
+    def batch_done(self, operations: int, transaction_s: float, waited_s: float) -> None:
+        self.batches.append(operations)
+
+    def ledger_is(self, up: bool, error: str | None) -> None:
+        self.up.append((up, error))
+
+
+@dataclass
+class Books:
+    """An open ledger with the clock that it goes by."""
+
+    path: Path
+    clock: BootClock
+    ledger: Ledger
+    watcher: Watcher = field(default_factory=Watcher)
+    born: int = 0
+
+    @classmethod
+    async def open(cls, path: Path, clock: BootClock | None = None) -> Books:
+        clock = clock or BootClock()
+        watcher = Watcher()
+        return cls(path, clock, await Ledger.open(path, clock, observer=watcher), watcher)
+
+    async def close(self) -> None:
+        await self.ledger.close()
+
+    async def reopen(self, *, reboot: bool = False, step_wall_s: float = 0) -> None:
+        """Close the ledger and open it as the next run of the gateway does."""
+        await self.ledger.close()
+        self.clock.step_wall(seconds=step_wall_s)
+        if reboot:
+            self.clock.reboot()
+        self.ledger = await Ledger.open(self.path, self.clock, observer=self.watcher)
+
+    def next_id(self) -> str:
+        self.born += 1
+        return f"e-{self.born:03}"
+
+    async def admit(self, key: str = "k-1", **changes: Any) -> Ruling:
+        return await self.ledger.admit(proposal(self.next_id(), key, **changes))
+
+    async def admitted(self, key: str = "k-1", **changes: Any) -> str:
+        """Admit a write that must be admitted; return its effect's id."""
+        ruling = await self.admit(key, **changes)
+        assert ruling.n is not None, verdict(ruling)
+        return ruling.effect_id
+
+    async def ask(self, key: str = "k-1", **changes: Any) -> str:
+        return verdict(await self.admit(key, **changes))
+
+    async def settle(self, effect_id: str, outcome: Outcome, n: int = 1, **more: Any) -> Settled:
+        return await self.ledger.settle(settlement(effect_id, outcome, n, **more))
+
+    async def settled(self, outcome: Outcome, key: str = "k-1", **changes: Any) -> str:
+        """Admit a write and settle it; return its effect's id."""
+        ruling = await self.admit(key, **changes)
+        assert ruling.n is not None, verdict(ruling)
+        kept = answer() if outcome is Outcome.CONFIRMED else None
+        await self.settle(ruling.effect_id, outcome, ruling.n, answer=kept)
+        return ruling.effect_id
+
+    async def resolve(
+        self, effect_id: str, outcome: Outcome, version: int | None = None
+    ) -> Unresolved | None:
+        return await self.ledger.resolve(
+            Resolution(effect_id, outcome, "looked it up", "operator", version)
+        )
+
+    async def together(self, *work: Any) -> list[Any]:
+        """Run coroutines of the ledger in one batch. The first to be queued goes alone, so a
+        heartbeat goes ahead of them."""
+        results = await asyncio.gather(self.ledger.beat(), *work, return_exceptions=True)
+        return results[1:]
+
+    async def effect(self, effect_id: str) -> EffectRecord:
+        found = await (await self.ledger.reader()).effect(effect_id)
+        assert found is not None
+        return found
+
+    def rows(self, text: str, *parameters: Any) -> list[Sequence[Any]]:
+        """Read what is committed, beside the writer."""
+        db = sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            return db.execute(text, parameters).fetchall()
+        finally:
+            db.close()
+
+    def handovers(self) -> list[tuple[int, int, list[str]]]:
+        """Return each handover: its term, the one before, and the effects it lists."""
+        found = self.rows("SELECT term, previous_term, effects FROM handover ORDER BY term")
+        return [(term, previous, json.loads(effects)) for term, previous, effects in found]
+
+    def scope(self, function: str = "report", unit: str = "") -> tuple[int, str] | None:
+        found = self.rows(
+            "SELECT highest_term, holder FROM scope WHERE function = ? AND unit = ?", function, unit
+        )
+        return found[0] if found else None  # type: ignore[return-value]
