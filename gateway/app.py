@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import ssl
@@ -161,6 +162,7 @@ class Gateway:
             policies=self.house.state.policies.digest[:12],
             dev=settings.dev,
         )
+        _calm_collector()
         if settings.dev:
             self.house.log.warning("dev", text="--dev: every caller may do everything")
 
@@ -300,6 +302,17 @@ async def serve(settings: Settings, *, force_policies: bool = False) -> None:
 
 def _principals(settings: Settings) -> Mapping[str, Principal]:
     return {} if settings.principals is None else load_principals(settings.principals)
+
+
+def _calm_collector() -> None:
+    """Leave what was built at the start out of garbage collection, and look less often.
+
+    What a request leaves behind is freed by counting references; looking for cycles among it
+    cost an eighth of all time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -66,7 +66,8 @@ class LedgerKeepers:
 
     async def _strand(self) -> None:
         reader = await self._ledger.reader()
-        if not (await reader.unknowns()).in_flight:
+        unknowns = await reader.unknowns()
+        if not unknowns.in_flight and not unknowns.decided:
             return
         count = await self._ledger.strand()
         if count:

@@ -32,7 +32,7 @@ class Silence:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """The destination's answer. Header names in lower case; `json` parses the body when
     asked (it raises ValueError if it is none)."""
@@ -42,7 +42,7 @@ class Reply:
     json: Callable[[], Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Meaning:
     """What an answer proves about its attempt. `look` asks for a probe now."""
 

@@ -13,7 +13,9 @@ Rules of this file
 1. Every admission rule lives here. Nothing here does I/O, reads a clock or rolls dice.
 2. The caller loads the view, asks, and writes the answer down in ONE transaction. A view
    that outlives its transaction is worthless.
-3. Checks run in the order of `Refusal`. Reordering them changes the contract, and
+3. Values made for every request are not frozen (that would cost them threefold), but nobody
+   changes one.
+4. Checks run in the order of `Refusal`. Reordering them changes the contract, and
    tests/core/test_fence.py will say so.
 """
 
@@ -87,7 +89,7 @@ class FunctionRules:
     registered_units: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Attempt:
     """One request as the fence sees it."""
 
@@ -118,7 +120,7 @@ class UnitState(StrEnum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FenceView:
     """What is on record, read in the transaction that will record the decision.
 

@@ -9,8 +9,7 @@ import hashlib
 import random
 import re
 import secrets
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.core.errors import Malformed
 
@@ -29,16 +28,14 @@ _chance: Final = random.Random(secrets.randbits(256))
 the interpreter's lock, which costs more than all the rest of an id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """What one leader leads: a function, or a function and a unit (`unit` is "" otherwise)."""
 
     function: str
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EffectKey:
+class EffectKey(NamedTuple):
     """Where an idempotency key is unique. Never the holder or the term: a successor must
     meet the record of its predecessor."""
 

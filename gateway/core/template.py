@@ -25,7 +25,7 @@ _PART: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 Encoder = Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestValues:
     """What a template may speak of. `body` is parsed JSON, or None if it is not JSON."""
 

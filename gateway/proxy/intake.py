@@ -6,7 +6,7 @@ principal's rights and the route, missing fence, body size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import unquote, unquote_plus
@@ -313,11 +313,33 @@ def _values(call: Call, route: Route, parts: Mapping[str, str], body: Any) -> Re
         parts=parts,
         query=_query(call.target.query) if needs_query else {},
         query_string=call.target.query or "",
-        headers={name.lower(): value for name, value in call.headers},
+        headers=_Fields(call.headers),
         body=None if body is NOT_JSON else body,
         unit=call.fence.unit or "",
         term=call.fence.term or 0,
     )
+
+
+class _Fields(Mapping[str, str]):
+    """Header fields by name in lower case, sorted out only when a template asks for one."""
+
+    def __init__(self, headers: Sequence[tuple[str, str]]) -> None:
+        self._headers = headers
+        self._found: dict[str, str] | None = None
+
+    def _by_name(self) -> dict[str, str]:
+        if self._found is None:
+            self._found = {name.lower(): value for name, value in self._headers}
+        return self._found
+
+    def __getitem__(self, name: str) -> str:
+        return self._by_name()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name())
+
+    def __len__(self) -> int:
+        return len(self._by_name())
 
 
 def _with_mark(values: RequestValues, mark: str) -> RequestValues:

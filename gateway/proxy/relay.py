@@ -133,7 +133,12 @@ class Relay:
         if answer.stream_id is None:
             return
         effect_id, n = answer.stream_id
-        state = AnswerState.STREAMED if whole else AnswerState.INCOMPLETE
+        if not whole:
+            state = AnswerState.INCOMPLETE
+        elif size > self._house.replay_body_max_bytes:
+            state = AnswerState.OVER_CAP
+        else:
+            state = AnswerState.STREAMED
         self._house.tasks.launch(
             self._note_end(StreamEnd(effect_id, n, state, digest, size)), "note-stream-end"
         )

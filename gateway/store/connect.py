@@ -46,7 +46,8 @@ class FileLock:
     it dies, so that no stale lock needs a person."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path.with_name(path.name + ".lock")
+        owned = path.resolve()  # one lock, whatever link leads to the file
+        self._path = owned.with_name(owned.name + ".lock")
         self._file: IO[str] | None = None
 
     def take(self) -> None:

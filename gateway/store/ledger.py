@@ -47,7 +47,7 @@ class Ledger:
         """Open (or make) the ledger at `path`, bring its schema up to date, and turn what an
         earlier run left in flight into unknown effects."""
         private_folder(path)
-        lock = FileLock(path.resolve())  # one lock, whatever link leads to the file
+        lock = FileLock(path)
         lock.take()
         try:
             store_clock = _prepare(path, clock)

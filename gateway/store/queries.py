@@ -28,11 +28,15 @@ _ATTEMPT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Unknowns:
-    """How many effects are unknown, and since when the oldest has been (None if none is)."""
+    """How many effects are unknown, and since when the oldest has been (None if none is).
+
+    `decided` are attempts that an operator decided; they hold others back until their seal.
+    """
 
     count: int
     oldest_at_ms: int | None
     in_flight: int
+    decided: int = 0
 
 
 class Reader:
@@ -88,10 +92,11 @@ class Reader:
         found = await self._all(
             "SELECT coalesce(sum(outcome = 'unknown'), 0), "
             "min(CASE WHEN outcome = 'unknown' THEN created_at_ms END), "
-            "coalesce(sum(outcome IS NULL), 0) FROM attempt WHERE open = 1",
+            "coalesce(sum(outcome IS NULL), 0), coalesce(sum(by_operator), 0) "
+            "FROM attempt WHERE open = 1",
             [],
         )
-        return Unknowns(found[0][0], found[0][1], found[0][2])
+        return Unknowns(*found[0])
 
     async def _attempts(self, ids: Sequence[str]) -> dict[str, list[AttemptRecord]]:
         marks = ",".join("?" * len(ids))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -88,7 +89,7 @@ class EffectRow:
         self.outcome = add_up(self.tries[n].outcome for n in sorted(self.tries))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OpenRow:
     """An open attempt as the barrier and the handover see it."""
 
@@ -122,6 +123,7 @@ _JOIN_TRIES: Final = (
 )
 
 
+@lru_cache(maxsize=4096)
 def values(rows: int, columns: int) -> str:
     """Return the text of a VALUES list of so many rows and columns."""
     row = "(" + ",".join("?" * columns) + ")"
@@ -227,7 +229,7 @@ def load_scope_open(db: sqlite3.Connection, scope: Scope) -> list[tuple[Scope, O
     text = (
         "SELECT json_group_array(json_array(function, scope_unit, effect_id, n, term, "
         "destination, covers, deadline_at_ms, seal_at_ms)) "
-        "FROM attempt WHERE open = 1 AND function = ? AND scope_unit = ?"
+        "FROM attempt INDEXED BY attempt_open WHERE open = 1 AND function = ? AND scope_unit = ?"
     )
     return _opens(_json(db, text, [scope.function, scope.unit]))
 

@@ -49,5 +49,5 @@ def incident(
         effect=effect,
         detail=detail,
         safe_to_retry_same_key=effect == "none",
-        facts={"incident": incident_id},
+        facts={"incident": incident_id, "effect_id": about.get("effect_id")},
     )

@@ -7,6 +7,7 @@ lines that belong together.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -45,7 +46,7 @@ def configure(level: str, *, json: bool, stream: BinaryIO, clock: Clock) -> Filt
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Unfailing(stream))),
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Lines(stream))),
         cache_logger_on_first_use=False,
     )
     log: FilteringBoundLogger = structlog.get_logger().bind()
@@ -57,20 +58,38 @@ def configure(level: str, *, json: bool, stream: BinaryIO, clock: Clock) -> Filt
     return log
 
 
-class _Unfailing:
-    """Loses lines rather than requests: a full disk or a closed pipe under the log must neither
-    cost an effect its record nor a caller its answer."""
+class _Lines:
+    """Where lines go: written together once for each turn of the event loop.
+
+    A write of its own for every line would let go of the interpreter's lock for every request,
+    and getting it back from the ledger's thread costs more than the line. What fails to be
+    written is lost: a full disk or a closed pipe under the log must neither cost an effect its
+    record nor a caller its answer.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
+        self._pending: list[bytes] = []
 
     def write(self, data: bytes) -> int:
-        with suppress(OSError):
-            return self._stream.write(data)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._pending.append(data)
+            self._write_pending()
+            return len(data)
+        if not self._pending:
+            loop.call_soon(self._write_pending)
+        self._pending.append(data)
         return len(data)
 
     def flush(self) -> None:
-        with suppress(OSError):
+        """Nothing: the turn of the loop ends soon enough."""
+
+    def _write_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        with suppress(OSError, ValueError):
+            self._stream.write(b"".join(pending))
             self._stream.flush()
 
 

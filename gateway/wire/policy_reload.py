@@ -35,10 +35,12 @@ class Reloader:
         self._secret_files: frozenset[Path] = frozenset()
         self._seen: _Seen = {}
         self.warnings = ()
+        self._has_begun = False
         first = self.force()
         if first is None:
             raise PolicyError("\n".join(str(complaint) for complaint in self.complaints))
         self.current = first
+        self._has_begun = True
 
     def check(self) -> PolicySet | None:
         """Return a new set if anything changed and all of it is good."""
@@ -69,11 +71,21 @@ class Reloader:
 
     def _load(self) -> Loaded:
         try:
-            return load_policies(
+            loaded = load_policies(
                 self._folder, env=self._env, today=self._today() if self._today else None
             )
         except PolicyError as error:
-            return Loaded(None, (Complaint(str(self._folder), 1, 1, "error", str(error)),))
+            return self._refused(str(error))
+        if self._has_begun and not loaded.files:
+            # A volume that went away or a deploy half done, and hardly the wish to refuse all.
+            return self._refused(
+                "every policy file is gone; what was in force stays. Put the files back, or stop "
+                "the gateway if nothing is to pass"
+            )
+        return loaded
+
+    def _refused(self, message: str) -> Loaded:
+        return Loaded(None, (Complaint(str(self._folder), 1, 1, "error", message),))
 
     def _look(self) -> _Seen:
         try:

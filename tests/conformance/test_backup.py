@@ -61,7 +61,7 @@ async def test_a_restored_backup_works_as_a_ledger(store: Books, tmp_path: Path)
         await restored.close()
 
 
-async def test_a_backup_never_overwrites_and_leaves_no_half_file(store: Books, tmp_path: Path):
+def test_a_backup_never_overwrites_and_leaves_no_half_file(store: Books, tmp_path: Path):
     target = tmp_path / "copy.db"
     target.write_text("precious")
 

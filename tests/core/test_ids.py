@@ -147,4 +147,4 @@ def test_each_part_of_the_key_counts_for_the_mark_and_in_its_own_place():
 
 def test_a_key_knows_neither_holder_nor_term():
     # so that a successor meets the record, and the mark, of its predecessor
-    assert set(EffectKey.__slots__) == {"destination", "function", "unit", "key"}
+    assert set(EffectKey._fields) == {"destination", "function", "unit", "key"}

@@ -15,7 +15,6 @@ from tests.house import FUNCTION, Got, House
 from tests.proxy.raw_caller import request
 from tests.proxy.setting import (
     LIMITS,
-    READ,
     WRITE,
     OpenHouse,
     destination,
@@ -95,7 +94,7 @@ PROVOKED |= {
     "early-data": by_request("POST", "/d/crm/x", "Early-Data: 1", body=b"{}"),
     "not-implemented": by_request("GET", "/d/crm/x", "Connection: Upgrade", "Upgrade: h2c"),
     "function-unknown": by_request("POST", "/d/crm/x", fence=[b"Fence-Function: other"]),
-    "http-version-unsupported": by_request("GET", "/d/crm/x", version="HTTP/1.2"),
+    "http-version-unsupported": by_request("GET", "/d/crm/x", version="HTTP/2.0"),
 }
 
 

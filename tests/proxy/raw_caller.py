@@ -21,7 +21,7 @@ from gateway.outbound.transport import reset
 PATIENCE_S = 8.0
 READS = frozenset({"GET", "HEAD"})
 FENCE = (b"Fence-Function: relatorio", b"Fence-Term: 7", b"Fence-Holder: ana#1")
-_STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9]) [^\r\n]*\Z")
+_STATUS_LINE = re.compile(rb"HTTP/[0-9]\.[0-9] ([1-5][0-9][0-9]) [^\r\n]*\Z")
 
 
 @dataclass(slots=True)

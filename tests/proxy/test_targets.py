@@ -4,8 +4,8 @@
 |---|---|
 | percent-encoding, case, parameters and sub-delimiters of the path are kept | verbatim |
 | the query is kept, also a bare `?` | verbatim |
-| dot segments, plain or encoded, are refused; what only looks like one is kept | refused, verbatim |
-| encoded CR, LF and NUL are refused in the path and stay encoded in the query | refused, verbatim |
+| dot segments, plain or encoded, are refused; what only looks like one stays | refused, verbatim |
+| encoded CR, LF and NUL are refused in the path and stay as they are in the query | the same |
 | text behind the name, an absolute target, a Host or CONNECT do not choose the destination | evil |
 """
 

@@ -109,9 +109,7 @@ class Leader:
             "Content-Type": "application/json",
         }
 
-    async def send(
-        self, method: str, path: str, key: str, body: Any = None, **more: str
-    ) -> Got:
+    async def send(self, method: str, path: str, key: str, body: Any = None, **more: str) -> Got:
         """Send one write; `more` are header fields with _ for -."""
         fields = self.headers(key) | {name.replace("_", "-"): text for name, text in more.items()}
         data = body if isinstance(body, bytes) else json.dumps(body or {}).encode()

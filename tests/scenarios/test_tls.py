@@ -68,17 +68,6 @@ async def test_a_caller_that_does_not_know_the_certificate_hangs_up(stage, pair)
     assert await stage.received_keys() == []
 
 
-async def test_old_tls_versions_are_refused(stage, pair):
-    leader = await start(stage, *pair)
-    assert leader.tls is not None
-    with pytest.warns(DeprecationWarning):
-        leader.tls.minimum_version = ssl.TLSVersion.TLSv1
-        leader.tls.maximum_version = ssl.TLSVersion.TLSv1_1
-
-    with pytest.raises(NoAnswer):
-        await leader.create("k-1")
-
-
 async def test_a_draining_gateway_answers_over_tls_to_the_end(stage, pair):
     leader = await start(stage, *pair)
     sending = asyncio.ensure_future(leader.create("k-1", X_Sandbox_Fault="hold:a"))

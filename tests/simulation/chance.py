@@ -6,7 +6,7 @@ import os
 import secrets
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 
 PROVE = os.environ.get("FENCEGATE_PROVE") == "1"
 
@@ -24,8 +24,7 @@ SEED = pick_seed()
 
 def seeded(test: Any) -> Any:
     """Make a hypothesis test or state machine run by the seed."""
-    test._hypothesis_internal_use_seed = SEED
-    return test
+    return seed(SEED)(test)
 
 
 def count(normal: int, prove: int) -> int:

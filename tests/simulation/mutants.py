@@ -1,0 +1,110 @@
+"""Taking a guard away: one function of the product, with one piece of its text replaced."""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from gateway.core import effect, fence
+from gateway.store import batch, clock, operations, rows, upkeep
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`owner.name` without a guard: `old` in its text becomes `new`. `users` are the modules
+    that imported the function by its name. `killed_by` are the promises that may break."""
+
+    guard: str
+    owner: ModuleType | type
+    name: str
+    old: str
+    new: str
+    killed_by: tuple[str, ...]
+    users: tuple[ModuleType, ...] = ()
+
+    def function(self) -> Callable[..., Any]:
+        original = inspect.unwrap(getattr(self.owner, self.name))
+        source = textwrap.dedent(inspect.getsource(original))
+        if source.count(self.old) != 1:
+            raise LookupError(f"{self.old!r} stands {source.count(self.old)} times in {self.name}")
+        module = inspect.getmodule(original)
+        assert module is not None
+        code = compile(
+            source.replace(self.old, self.new),
+            f"<{self.guard}>",
+            "exec",
+            flags=__future__.annotations.compiler_flag,
+        )
+        made: dict[str, Any] = {}
+        exec(code, module.__dict__, made)
+        function: Callable[..., Any] = made[self.name]
+        return function
+
+    def apply(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        function = self.function()
+        for place in (self.owner, *self.users):
+            monkeypatch.setattr(place, self.name, function)
+
+
+MUTANTS = [
+    Mutant("the term check", fence, "_authority",
+           "if attempt.term < view.highest_term:", "if False:", ("I4", "I16")),
+    Mutant("the holder check", fence, "_authority",
+           "if contested and not _may_call(attempt, view):", "if False:", ("I4",)),
+    Mutant("the fingerprint check", fence, "_spent_key",
+           "if not prior.fingerprint.same_request(attempt.fingerprint):", "if False:", ("I7",)),
+    Mutant("the unknown check", fence, "_spent_key",
+           "return Refusal.OUTCOME_UNKNOWN", "return None", ("I7", "I9", "I8")),
+    Mutant("the in-flight check", fence, "_spent_key",
+           "return Refusal.IN_FLIGHT", "return None", ("I7", "I9", "I8")),
+    Mutant("the replay of what happened", fence, "_spent_key",
+           "is OnDuplicate.REJECT else prior", "is OnDuplicate.REJECT else None",
+           ("I7", "I9", "I8")),
+    Mutant("the row-count check", rows, "insert",
+           "if written != len(rows):", "if False:", ("I6", "I8")),
+    Mutant("the barrier", fence, "_predecessor",
+           "return unsealed(older, view.now_ms)", "return None", ("I10",)),
+    Mutant("the barrier after the deadline", effect, "unsealed",
+           "if now_ms < attempt.seal_at_ms", "if now_ms < attempt.deadline_at_ms", ("I10",),
+           (fence,)),
+    Mutant("the seal for an operator's no-effect", upkeep, "_unresolvable",
+           "if given.outcome is Outcome.NO_EFFECT and any(", "if False and any(",
+           ("I9", "I7", "I10")),
+    Mutant("the term raise", fence, "decide",
+           "raises = attempt.term > view.highest_term", "raises = False", ("I4",),
+           (operations,)),
+    Mutant("the strand at restart", batch.Batch, "strand",
+           "(late or not ours)", "late", ("6.2 stranded",)),
+    Mutant("the strand after the deadline", batch.Batch, "strand",
+           "(late or not ours)", "not ours", ("I17",)),
+    Mutant("the compare-and-set of settling", effect, "settled_attempt",
+           "return None", "return answer", ("I8",), (operations,)),
+    Mutant("the sum over the attempts", operations, "_admit",
+           "effect.outcome = effect.resolved_by", "effect.resolved_by", ("I8", "I7")),
+    Mutant("the seals across a jump of the clock", upkeep, "hold_seals",
+           "seal_at_ms = seal_at_ms + ?", "seal_at_ms = seal_at_ms + 0 * ?", ("I9", "I10", "I7")),
+    Mutant("the clock that never goes back", clock.StoreClock, "__init__",
+           "max(now_ms, clock.wall_ms())", "clock.wall_ms()", ("I18",)),
+    Mutant("the handover's look at the whole scope", rows, "load_scope_open",
+           "WHERE open = 1", "WHERE open = 2", ("I14",)),
+    Mutant("the handover's look at the batch", batch.Batch, "add_attempt",
+           "self._add_open(effect.scope, row_open)", "pass", ("I10", "I14")),
+    Mutant("the answer that stays", batch.Batch, "add_answer",
+           "answer.body,", "answer.body + b'!',", ("I7",)),
+]  # fmt: skip
+
+ESSENTIAL = frozenset(
+    {
+        "the term check", "the fingerprint check", "the unknown check", "the in-flight check",
+        "the row-count check", "the barrier", "the seal for an operator's no-effect",
+        "the term raise", "the strand at restart", "the compare-and-set of settling",
+    }
+)  # fmt: skip
+"""Those that every run of the tests takes away; the others wait for a proof."""

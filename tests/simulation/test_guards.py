@@ -1,0 +1,106 @@
+"""A simulation that never fails proves nothing: without any one guard it must fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from gateway.core.effect import Outcome
+from gateway.core.errors import GatewayError
+from gateway.store import operations, upkeep
+from tests.conformance.books import Books, proposal, verdict
+from tests.simulation.chance import ONLY_FIND, PROVE, SEED, count, long_run, seeded
+from tests.simulation.destination import Broken
+from tests.simulation.machine import Gateway
+from tests.simulation.mutants import ESSENTIAL, MUTANTS, Mutant
+
+
+def killer(examples: int) -> str | None:
+    """Return which promise broke first, or None if all held."""
+    try:
+        run_state_machine_as_test(
+            seeded(Gateway),
+            settings=long_run(
+                examples, stateful_step_count=40, phases=ONLY_FIND, report_multiple_bugs=False
+            ),
+        )
+    except Broken as broken:
+        return broken.rule
+    except GatewayError as error:
+        return type(error).__name__
+    return None
+
+
+def test_the_table_of_guards_names_each_once():
+    names = [mutant.guard for mutant in MUTANTS]
+
+    assert len(set(names)) == len(names)
+    assert set(names) >= ESSENTIAL
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(mutant, id=mutant.guard)
+        for mutant in MUTANTS
+        if True
+    ],
+)
+def test_without_a_guard_a_promise_breaks(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
+    mutant.apply(monkeypatch)
+
+    killed_by = killer(count(150, 1500))
+
+    print(f"\n{mutant.guard:42} -> {killed_by}  (seed {SEED})")
+    assert killed_by in mutant.killed_by
+
+
+# What a truthful operator and a single process never provoke is shown by hand.
+
+
+async def test_without_the_seal_behind_an_operators_word_a_newer_write_overtakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    guard = Mutant(
+        "the seal behind a confirmation", upkeep, "resolve",
+        "attempt.open = now_ms < attempt.seal_at_ms", "attempt.open = False", (),
+    )  # fmt: skip
+
+    async def story(name: str) -> str:
+        books = await Books.open(tmp_path / name)
+        try:
+            effect_id = await books.settled(Outcome.UNKNOWN, term=7)
+            await books.resolve(effect_id, Outcome.CONFIRMED)  # it is on the wire all the same
+            return await books.ask("k-2", term=8)
+        finally:
+            await books.close()
+
+    assert await story("guarded.db") == "wait"
+    guard.apply(monkeypatch)
+    assert await story("bare.db") == "admit"
+
+
+async def test_without_its_own_number_an_intent_is_taken_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    guard = Mutant(
+        "the number of one's own intent", operations, "_own_intent",
+        "and prior.attempts == 1", "", (),
+    )  # fmt: skip
+
+    async def story(name: str) -> str:
+        books = await Books.open(tmp_path / name)
+        try:
+            mine = proposal("e-mine", "k-1")
+            await books.ledger.admit(mine)
+            await books.settle("e-mine", Outcome.REJECTED)
+            await books.admitted("k-1")
+            return verdict(await books.ledger.admit(mine))
+        finally:
+            await books.close()
+
+    assert await story("guarded.db") == "in-flight"
+    guard.apply(monkeypatch)
+    assert await story("bare.db") == "admit"

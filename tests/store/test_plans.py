@@ -1,0 +1,135 @@
+"""Every statement of the data plane finds its rows by an index, however many rows there are."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.core.effect import Outcome
+from gateway.core.ids import Scope
+from gateway.store.batch import Batch, Wanted, read_answer
+from gateway.store.connect import open_database
+from gateway.store.migrate import migrate
+from gateway.store.operations import Admission, Settling, StreamEnd
+from gateway.store.records import AnswerState
+from tests.conformance.books import answer, proposal, settlement
+
+NOW_MS = 1_790_000_000_000
+TABLES = re.compile(r"SCAN (?!\d+ CONSTANT|CONSTANT|[kv]\b)(?!.*(VIRTUAL|json_each))")
+
+
+class Listener:
+    """Passes statements on and keeps those that read or change rows."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self.heard: dict[str, Any] = {}
+
+    def execute(self, text: str, parameters: Any = ()) -> sqlite3.Cursor:
+        if text.startswith(("SELECT", "UPDATE", "DELETE")):
+            self.heard[text] = parameters
+        return self.db.execute(text, parameters)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    connection = open_database(tmp_path / "ledger.db")
+    migrate(connection, NOW_MS)
+    yield connection
+    connection.close()
+
+
+def run(db: Any, now_ms: int, *operations: Any) -> list[Any]:
+    batch = Batch(db, now_ms, "instance")
+    wanted = Wanted()
+    for operation in operations:
+        operation.wants(wanted)
+    batch.load(wanted)
+    results = [operation.run(batch) for operation in operations]
+    batch.flush()
+    return results
+
+
+def play(db: Any, first: int) -> None:
+    """Do everything that requests do: admit, raise a term, settle, replay, strand, stream."""
+    ids = [f"e-{first + n}" for n in range(4)]
+    now_ms = NOW_MS + first * 10_000
+
+    def admissions(term: int) -> list[Admission]:
+        return [Admission(proposal(one, f"k-{one}", term=term, covers=one)) for one in ids]
+
+    run(db, now_ms, *admissions(2 * first + 1))
+    run(db, now_ms, Settling(settlement(ids[0], Outcome.CONFIRMED, answer=answer())))
+    run(
+        db,
+        now_ms,
+        Settling(settlement(ids[1], Outcome.REJECTED)),
+        Settling(settlement(ids[2], Outcome.UNKNOWN)),
+        StreamEnd(ids[0], 1, AnswerState.COMPLETE, b"", 0),
+    )
+    run(db, now_ms + 9_000, *admissions(2 * first + 2))
+    run(db, now_ms + 9_000, Settling(settlement(ids[1], Outcome.REJECTED, 1)))
+    read_answer(db, ids[0])
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_no_statement_of_the_data_plane_scans_a_table(db: sqlite3.Connection, analyzed: bool):
+    for first in range(0, 400, 4):
+        play(db, first)
+    if analyzed:
+        db.execute("ANALYZE")
+    listener = Listener(db)
+    play(listener, 1000)
+    assert db.execute("SELECT count(*) FROM handover").fetchone()[0] > 100
+
+    plans = {
+        text: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+        for text, parameters in listener.heard.items()
+    }
+
+    assert {text.split()[0] for text in plans} == {"SELECT", "UPDATE"}
+    assert len(plans) >= 9
+    for text, plan in plans.items():
+        assert [step for step in plan if TABLES.match(step)] == [], text
+
+
+def test_the_plan_of_each_hot_statement_names_its_index(db: sqlite3.Connection):
+    listener = Listener(db)
+    play(listener, 0)
+    steps = {
+        row[3]
+        for text, parameters in listener.heard.items()
+        for row in db.execute(f"EXPLAIN QUERY PLAN {text}", parameters)
+        if row[3].startswith("SEARCH")
+    }
+
+    for step in (
+        "SEARCH e USING INDEX effect_by_key (function=? AND unit=? AND destination=? AND key=?)",
+        "SEARCH e USING PRIMARY KEY (id=?)",
+        "SEARCH a USING INDEX attempt_by_effect (effect_id=?)",
+        "SEARCH a USING INDEX attempt_open (function=? AND scope_unit=? AND destination=? "
+        "AND covers=? AND term<?)",
+        "SEARCH attempt USING INDEX attempt_open (function=? AND scope_unit=?)",
+        "SEARCH s USING PRIMARY KEY (function=? AND unit=?)",
+        "SEARCH effect USING PRIMARY KEY (id=?)",
+        "SEARCH attempt USING INDEX attempt_by_effect (effect_id=? AND n=?)",
+    ):
+        assert step in steps
+
+
+def test_a_planted_scan_is_found(db: sqlite3.Connection):
+    plan = db.execute("EXPLAIN QUERY PLAN SELECT * FROM attempt WHERE holder = 'x'").fetchall()
+
+    assert [row[3] for row in plan if TABLES.match(row[3])] == ["SCAN attempt"]
+
+
+def test_scopes_without_a_row_have_accepted_nothing(db: sqlite3.Connection):
+    batch = Batch(db, NOW_MS, "instance")
+    batch.load(Wanted(scopes={Scope("report"), Scope("report", "u-1")}))
+
+    assert {row.highest_term for row in batch.scopes.values()} == {0}
