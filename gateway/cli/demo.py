@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gateway.demo.run import run_demo
+from gateway.demo.stand import run_stand
 
 
 def demo(
@@ -21,3 +22,16 @@ def demo(
 ) -> None:
     """Play the story: two leaders, one CRM, real HTTP. Exit code 0 only if the CRM agrees."""
     raise typer.Exit(run_demo(keep=keep, folder=folder))
+
+
+def try_it(
+    policies: Annotated[Path, typer.Option(help="Folder with policy files.")] = Path("policies"),
+    folder: Annotated[Path, typer.Option(help="Where ledger and logs go.")] = Path("var"),
+    port: Annotated[int, typer.Option(help="The gateway's port.")] = 8080,
+    crm_port: Annotated[
+        int, typer.Option(help="The sandbox CRM's port; the example policies say 9100.")
+    ] = 9100,
+) -> None:
+    """Run a gateway and a sandbox CRM to play with, and print curl lines that work."""
+    code = run_stand(folder=folder, policies=policies, gateway_port=port, crm_port=crm_port)
+    raise typer.Exit(code)

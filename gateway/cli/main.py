@@ -9,7 +9,7 @@ import typer
 
 from gateway import __version__
 from gateway.cli import effects, ledger, policy, token
-from gateway.cli.demo import demo
+from gateway.cli.demo import demo, try_it
 from gateway.cli.exits import Exit
 from gateway.cli.sandbox import sandbox_crm
 from gateway.cli.serve import serve
@@ -28,6 +28,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(token.app, name="token")
 app.command()(serve)
 app.command()(demo)
+app.command("try")(try_it)
 app.command("sandbox-crm")(sandbox_crm)
 
 

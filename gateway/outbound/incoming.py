@@ -99,7 +99,11 @@ class Incoming:
         size = 0
         until_s = None if patience_s is None else self._exchange.now_s() + patience_s
         while size <= limit_bytes and not self.ended:
-            chunk = await self._next(until_s)
+            try:
+                chunk = await self._next(until_s)
+            except asyncio.CancelledError:
+                self.abort()
+                raise
             if chunk is None:
                 break
             parts.append(chunk)
@@ -107,7 +111,8 @@ class Incoming:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Each piece of the body as soon as it is there."""
+        """Each piece of the body as soon as it is there. Who is cancelled over it may go on with
+        another call, or has to `abort`."""
         while not self.ended:
             if chunk := await self._next():
                 yield chunk
@@ -134,9 +139,6 @@ class Incoming:
                 return None
             self._cut("truncated")
             return b""
-        except asyncio.CancelledError:
-            self.abort()
-            raise
         except (aiohttp.ClientError, OSError) as error:
             reset_by_peer = isinstance(error.__cause__, ConnectionResetError)
             self._cut("reset" if reset_by_peer else "truncated")

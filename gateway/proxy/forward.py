@@ -189,13 +189,12 @@ class Forwarder:
         finally:
             shareable = answer is not None and answer.shareable
             house.inflight.ended(ruling.effect_id, answer if shareable else None)
-        verdict = (
-            "forwarded" if ruling.observed is None else f"would-refuse; reason={ruling.observed}"
-        )
-        if not any(name == FENCE_VERDICT for name, _ in answer.extra):
-            answer.extra.append((FENCE_VERDICT, verdict))
         if ruling.observed is not None:
             answer.decision, answer.reason = "would-refuse", ruling.observed
+            answer.extra = [field for field in answer.extra if field[0] != FENCE_VERDICT]
+            answer.extra.append((FENCE_VERDICT, f"would-refuse; reason={ruling.observed}"))
+        elif not any(name == FENCE_VERDICT for name, _ in answer.extra):
+            answer.extra.append((FENCE_VERDICT, "forwarded"))
         return answer
 
     async def _exchange(
@@ -365,12 +364,9 @@ def _unkept_state(got: Incoming, body: bytes, cap_bytes: int) -> AnswerState:
 
 
 def _silent(ruling: Ruling, silence: Silence) -> Answer:
-    verdict = "forwarded" if ruling.observed is None else "would-refuse"
     if silence.sent:
-        return respond.outcome_unknown(
-            ruling.effect_id, silence.reason, status=None, excerpt=b"", verdict=verdict
-        )
-    return respond.unreachable(ruling.effect_id, silence.reason, verdict=verdict)
+        return respond.outcome_unknown(ruling.effect_id, silence.reason, status=None, excerpt=b"")
+    return respond.unreachable(ruling.effect_id, silence.reason)
 
 
 def _answered(
@@ -392,7 +388,6 @@ def _answered(
             meaning.reason,
             status=got.status,
             excerpt=evidence,
-            verdict="forwarded",
         )
     answer = respond.relayed(got, body, capture_whole=whole)
     if answer.rest is not None and meaning.outcome is Outcome.CONFIRMED:

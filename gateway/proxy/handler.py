@@ -151,7 +151,7 @@ class DataPlane:
         try:
             got = await house.outbound.send_once(call.destination, outgoing)
             if isinstance(got, Silence):
-                answer = respond.unreachable(None, got.reason, verdict="forwarded")
+                answer = respond.unreachable(None, got.reason)
             else:
                 length = got.facts_headers.get("content-length", ("",))[0]
                 small = length.isdigit() and int(length) <= SMALL_READ_BYTES

@@ -139,14 +139,12 @@ def relayed(incoming: Incoming, body: bytes, *, capture_whole: bool) -> Answer:
     return answer
 
 
-def outcome_unknown(
-    effect_id: str, reason: str, *, status: int | None, excerpt: bytes, verdict: str
-) -> Answer:
+def outcome_unknown(effect_id: str, reason: str, *, status: int | None, excerpt: bytes) -> Answer:
     """Return 423: sent, and no trustworthy answer. The destination's own words are evidence."""
     answer = problem(
         "outcome-unknown",
         effect="unknown",
-        verdict=f"{verdict}; reason=outcome-unknown",
+        verdict="forwarded; reason=outcome-unknown",
         facts={
             "effect_id": effect_id,
             "reason": reason,
@@ -161,12 +159,12 @@ def outcome_unknown(
     return answer
 
 
-def unreachable(effect_id: str | None, reason: str, *, verdict: str) -> Answer:
+def unreachable(effect_id: str | None, reason: str) -> Answer:
     """Return 502: nothing was sent."""
     answer = problem(
         "destination-unreachable",
         effect="none",
-        verdict=f"{verdict}; reason=destination-unreachable",
+        verdict="forwarded; reason=destination-unreachable",
         facts={"effect_id": effect_id, "reason": reason},
     )
     answer.decision = "forwarded"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-
 import pytest
 
 from gateway.proxy.answer import Answer
@@ -14,6 +13,31 @@ from tests.proxy.setting import OpenHouse, destination, effects, held
 from tests.raw_destination import Behaviour, RawDestination, answer, rst, silent
 
 PATIENT = "{timeout: 5s, settle: 1s, barrier_wait: 4s}"
+
+
+class Waiting:
+    """Counts who waits for an attempt to end."""
+
+    def __init__(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._count = 0
+        self._more = asyncio.Condition()
+        self._wait = house.gateway.house.inflight.wait
+        monkeypatch.setattr(house.gateway.house.inflight, "wait", self._waits)
+
+    async def _waits(self, effect_id: str, seconds: float) -> Answer | None:
+        async with self._more:
+            self._count += 1
+            self._more.notify_all()
+        return await self._wait(effect_id, seconds)
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(5), self._more:
+            await self._more.wait_for(lambda: self._count >= count)
+
+
+@pytest.fixture
+def waiting(house: House, monkeypatch: pytest.MonkeyPatch) -> Waiting:
+    return Waiting(house, monkeypatch)
 
 
 def ask_for(house: House, *, term: int = 7, path: str = "/notes", key: str = "k-1",
@@ -33,14 +57,14 @@ def ask_for(house: House, *, term: int = 7, path: str = "/notes", key: str = "k-
     ids=["confirmed", "rejected", "no-effect", "reset", "500"],
 )  # fmt: skip
 async def test_who_waits_gets_the_first_one_s_result_and_sends_nothing(
-    house: House, crm: RawDestination, then: Behaviour, status: int, outcome: str
+    house: House, crm: RawDestination, waiting: Waiting, then: Behaviour, status: int, outcome: str
 ) -> None:
     gate = asyncio.Event()
     crm.on("/notes", held(gate, then), answer(200, b"a second arrival"))
     first = ask_for(house)
     await crm.until_received(1)
     others = [ask_for(house, Prefer="wait=5") for _ in range(5)]
-    await until_waiting(house, 5)
+    await waiting.until(5)
 
     gate.set()
     told, *shared = [await each for each in (first, *others)]
@@ -53,17 +77,6 @@ async def test_who_waits_gets_the_first_one_s_result_and_sends_nothing(
         if status != 423:
             assert got.body == told.body
     assert len(crm.received) == 1
-
-
-async def until_waiting(house: House, count: int) -> None:
-    """Wait until that many requests beyond the first have been told to wait."""
-    slots = house.gateway.house.slots(house.gateway.house.state.policies.destinations["crm"])
-
-    async with asyncio.timeout(5):
-        while len(house.gateway.house.tasks._held) < count + 1 or slots.waiting:
-            await asyncio.sleep(0.005)
-        # one more turn of the ledger: what was asked before this has been decided
-        await house.worker("leader-7#1").post("/turn", f"turn-{count}")
 
 
 async def test_a_wait_that_is_too_short_ends_in_flight(house: House, crm: RawDestination) -> None:
@@ -85,14 +98,14 @@ async def test_a_wait_that_is_too_short_ends_in_flight(house: House, crm: RawDes
 
 
 async def test_the_preference_is_told_to_have_been_applied(
-    house: House, crm: RawDestination
+    house: House, crm: RawDestination, waiting: Waiting
 ) -> None:
     gate = asyncio.Event()
     crm.on("/notes", held(gate, answer(422)))
     first = ask_for(house)
     await crm.until_received(1)
     second = ask_for(house, Prefer="wait=5")
-    await until_waiting(house, 1)
+    await waiting.until(1)
     gate.set()
 
     assert "Preference-Applied" not in (await first).headers
@@ -110,13 +123,12 @@ async def test_who_comes_too_late_for_the_result_still_sends_nothing(
 
     async def dawdles(effect_id: str, seconds: float) -> Answer | None:
         gate.set()
-        while inflight.left():
-            await asyncio.sleep(0.001)
+        await first
         return await wait(effect_id, seconds)
 
-    monkeypatch.setattr(inflight, "wait", dawdles)
     first = ask_for(house)
     await crm.until_received(1)
+    monkeypatch.setattr(inflight, "wait", dawdles)
 
     second = await ask_for(house, Prefer="wait=5")
 
@@ -126,14 +138,14 @@ async def test_who_comes_too_late_for_the_result_still_sends_nothing(
 
 
 async def test_who_waits_under_a_term_that_grows_stale_gets_no_result(
-    house: House, crm: RawDestination
+    house: House, crm: RawDestination, waiting: Waiting
 ) -> None:
     gate = asyncio.Event()
     crm.on("/notes", held(gate, answer(201, b"made")))
     first = ask_for(house, term=7)
     await crm.until_received(1)
     second = ask_for(house, term=7, Prefer="wait=5")
-    await until_waiting(house, 1)
+    await waiting.until(1)
     assert (await ask_for(house, term=8, path="/other", key="k-2")).status == 200
     gate.set()
 

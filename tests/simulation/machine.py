@@ -7,7 +7,6 @@ true milliseconds; the ledger sees it through its clock, across restarts and reb
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 import sys
 import tempfile
@@ -21,10 +20,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from gateway.core.effect import Outcome
 from gateway.core.errors import InvariantError
 from gateway.core.fence import Replay
-from gateway.store.records import Ruling
+from gateway.store.records import Proposal, Ruling
 from tests.conformance.books import SEAL_MS, TIMEOUT_MS, Books, answer, proposal, verdict
 from tests.simulation.destination import Destination, Fate, Sent, hold
-from tests.simulation.watch import OPEN, Snapshot, Watch
+from tests.simulation.watch import OPEN, Snapshot, Watch, check_raises, check_refusal
 
 T = TypeVar("T")
 ADMITTING = ("admit",)
@@ -100,10 +99,13 @@ class Gateway(RuleBasedStateMachine):
         fate=st.sampled_from([Fate.ANSWERED, Fate.ANSWER_LOST, Fate.LATE, Fate.SLOW]),
         place=places,
     )
-    def many_send_at_once(self, asked: list[tuple[str, str, bool]], fate: Fate, place: int) -> None:
-        """Several in one batch: of the leader, and of its predecessor."""
-        older = self.terms[-2] if len(self.terms) > 1 else self.terms[-1]
-        highest = self.watch.look().highest_term
+    def leaders_meet_in_a_batch(
+        self, asked: list[tuple[str, str, bool]], fate: Fate, place: int
+    ) -> None:
+        """Several in one batch, of the leader and of the one that takes over right then."""
+        older = self.terms[-1]
+        self.terms.append(older + 1)
+        before = self.watch.look()
         wanted = [
             proposal(
                 self.books.next_id(), key, term=older if old else self.terms[-1], covers=covers
@@ -111,19 +113,36 @@ class Gateway(RuleBasedStateMachine):
             for key, covers, old in asked
         ]
         rulings = self.do(self.books.together(*(self.books.ledger.admit(one) for one in wanted)))
-        self.watch.look()
+        self.check_batch(before, wanted, rulings)
         for one, ruling in zip(wanted, rulings, strict=True):
             assert one.attempt is not None
-            if isinstance(ruling, BaseException):
-                raise ruling
             if ruling.n is not None:
-                hold("I4", one.attempt.term >= highest, f"{one.attempt.term} under {highest}")
-                highest = one.attempt.term
-                sent = self.as_sent(ruling, one.attempt.key.key, one.covers, highest, "one")
+                sent = self.as_sent(
+                    ruling, one.attempt.key.key, one.covers, one.attempt.term, "one"
+                )
                 self.on_record(sent)
                 self.meet(sent, fate, place)
             elif isinstance(ruling.decision, Replay):
                 self.replay(ruling, one.attempt.key.key, "one")
+
+    def check_batch(self, before: Snapshot, wanted: list[Proposal], rulings: list[Any]) -> None:
+        """Terms never go back inside a batch, and its handovers know what it admitted."""
+        highest = before.highest_term
+        raised: dict[int, list[str]] = {}
+        admitted: dict[str, int] = {}
+        for one, ruling in zip(wanted, rulings, strict=True):
+            if isinstance(ruling, BaseException):
+                raise ruling
+            assert one.attempt is not None
+            term = one.attempt.term
+            if ruling.decision.raises_term:
+                older = {name for name, of in admitted.items() if of < term}
+                raised[term] = sorted(older | set(before.unfinished(term)))
+            if ruling.n is not None:
+                hold("I4", term >= highest, f"{term} was admitted under {highest}")
+                admitted[ruling.effect_id] = term
+            highest = max(highest, term)
+        check_raises(before, self.watch.look(), raised)
 
     @rule(key=keys, covers=covers, table=st.sampled_from(["attempt", "effect"]))
     def the_disk_swallows_a_row(self, key: str, covers: str, table: str) -> None:
@@ -213,10 +232,11 @@ class Gateway(RuleBasedStateMachine):
         )
         ruling = self.do(self.books.ledger.admit(wanted))
         after = self.watch.read()
-        self.check_raise(before, after, term)
+        raised = {term: before.unfinished(term)} if after.highest_term == term else {}
+        check_raises(before, after, raised if before.highest_term < term else {})
         if ruling.n is None:
             self.watch.look()
-            self.refused(ruling, before, after, term)
+            check_refusal(verdict(ruling), before, after)
             if isinstance(ruling.decision, Replay):
                 self.replay(ruling, key, body)
             return
@@ -226,29 +246,6 @@ class Gateway(RuleBasedStateMachine):
         hold("I4", after.holder == (holder or f"leader#{term}"), f"{sent} is not {after.holder}'s")
         self.meet(sent, fate, place)
         self.watch.look()
-
-    def check_raise(self, before: Snapshot, after: Snapshot, term: int) -> None:
-        new = after.handovers.keys() - before.handovers.keys()
-        if after.highest_term == before.highest_term:
-            hold("I14", not new, f"a handover without a raise: {new}")
-            return
-        hold("I16", after.highest_term == term, f"raised to {after.highest_term} by {term}")
-        hold("I14", new == {term}, f"the raise to {term} recorded the handovers {new}")
-        listed = json.loads(after.handovers[term])
-        due = before.unfinished(term)
-        hold("I14", listed == due, f"the handover to {term} lists {listed}, unfinished is {due}")
-
-    def refused(self, ruling: Ruling, before: Snapshot, after: Snapshot, term: int) -> None:
-        """A refusal changes nothing but counters, the highest term, and what was stranded."""
-        hold("I16", after.effects.keys() == before.effects.keys(), "a refusal made an effect")
-        hold("I16", after.attempts.keys() == before.attempts.keys(), "a refusal made an attempt")
-        hold("I16", after.answers == before.answers, "a refusal kept an answer")
-        for name, was in before.attempts.items():
-            became = after.attempts[name].outcome
-            stranded = was.outcome is None and became is Outcome.UNKNOWN
-            hold("I16", became is was.outcome or stranded, f"a refusal made {name} {became}")
-        if verdict(ruling) in ("stale-term", "term-contested"):
-            hold("I16", after.highest_term == before.highest_term, f"raised by a refused {term}")
 
     def replay(self, ruling: Ruling, key: str, body: str) -> None:
         done = self.destination.under(key)

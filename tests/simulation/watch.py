@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,6 +127,31 @@ class Watch:
                     not self._destination.did(effect_id, n),
                     f"{effect_id}/{n} is {attempt.outcome}, but was carried out",
                 )
+
+
+def check_raises(before: Snapshot, after: Snapshot, raised: dict[int, list[str]]) -> None:
+    """Check that the handovers since `before` are those to `raised`, with exactly these effects."""
+    new = {
+        term: json.loads(listed)
+        for term, listed in after.handovers.items()
+        if term not in before.handovers
+    }
+    hold("I14", new == raised, f"handovers {new}, unfinished was {raised}")
+    highest = max(raised, default=before.highest_term)
+    hold("I16", after.highest_term == highest, f"raised to {after.highest_term}, not {highest}")
+
+
+def check_refusal(why: str, before: Snapshot, after: Snapshot) -> None:
+    """A refusal changes nothing but counters, the highest term, and what had to be stranded."""
+    hold("I16", after.effects.keys() == before.effects.keys(), "a refusal made an effect")
+    hold("I16", after.attempts.keys() == before.attempts.keys(), "a refusal made an attempt")
+    hold("I16", after.answers == before.answers, "a refusal kept an answer")
+    for name, was in before.attempts.items():
+        became = after.attempts[name].outcome
+        stranded = was.outcome is None and became is Outcome.UNKNOWN
+        hold("I16", became is was.outcome or stranded, f"a refusal made {name} {became}")
+    if why in ("stale-term", "term-contested"):
+        hold("I16", after.highest_term == before.highest_term, f"{why} raised the term")
 
 
 def _outcome(text: str | None) -> Outcome | None:

@@ -1,0 +1,86 @@
+"""A gateway with the example policies, and a sandbox CRM behind it, left running to be tried.
+
+    fencegate try        (what `make run` runs)
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+
+from gateway.demo.processes import ChildFailed, Children, python, wait_until_ready
+
+LINES = """\
+The gateway serves {policies}/ at {gateway}; the sandbox CRM behind it is {crm}.
+It runs with --dev: no tokens, loopback only. Paste these into another terminal:
+
+# a write under term 1: goes through once
+curl -i {gateway}/d/crm/notes -H 'Fence-Function: relatorio-comercial-diario' \\
+  -H 'Fence-Term: 1' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: note-1' \\
+  -H 'Content-Type: application/json' -d '{{"text": "18 of 31 items confirmed"}}'
+
+# the same again: replayed, the CRM is not asked (Idempotent-Replayed: true)
+curl -i {gateway}/d/crm/notes -H 'Fence-Function: relatorio-comercial-diario' \\
+  -H 'Fence-Term: 1' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: note-1' \\
+  -H 'Content-Type: application/json' -d '{{"text": "18 of 31 items confirmed"}}'
+
+# the answer is lost after the effect: 423, "we do not know", and never sent again
+curl -i {gateway}/d/crm/notes -H 'Fence-Function: relatorio-comercial-diario' \\
+  -H 'Fence-Term: 1' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: note-2' \\
+  -H 'X-Sandbox-Fault: close-after' \\
+  -H 'Content-Type: application/json' -d '{{"text": "sent, but who knows"}}'
+
+# a new leader under term 2; then the old one is refused: 412 stale-term
+curl -i {gateway}/d/crm/contacts -H 'Fence-Function: relatorio-comercial-diario' \\
+  -H 'Fence-Term: 2' -H 'Fence-Holder: bo#1' -H 'Idempotency-Key: contact-1' \\
+  -H 'Content-Type: application/json' -d '{{"name": "Padaria Sol"}}'
+curl -i {gateway}/d/crm/contacts -H 'Fence-Function: relatorio-comercial-diario' \\
+  -H 'Fence-Term: 1' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: contact-2' \\
+  -H 'Content-Type: application/json' -d '{{"name": "too late"}}'
+
+# what the CRM really received, what the ledger knows, whether the gateway is well
+curl {crm}/_sandbox/summary
+curl '{gateway}/v1/effects?outcome=unknown'
+curl {gateway}/readyz
+
+Ctrl-C stops both. The ledger stays in {ledger}.
+"""
+
+
+def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int) -> int:
+    """Run both until Ctrl-C or SIGTERM; return the exit code."""
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    folder.mkdir(parents=True, exist_ok=True)
+    ledger = folder.absolute() / "fencegate.db"
+    crm, gateway = f"http://127.0.0.1:{crm_port}", f"http://127.0.0.1:{gateway_port}"
+    with Children(folder.absolute()) as children:
+        try:
+            child = children.start(
+                "sandbox-crm", python("-m", "gateway", "sandbox-crm", "--port", str(crm_port))
+            )
+            wait_until_ready(child, f"{crm}/_sandbox/health")
+            child = children.start(
+                "gateway",
+                python("-m", "gateway", "serve", "--dev", "--policies", str(policies.absolute()))
+                + ["--ledger", f"sqlite:///{ledger}", "--listen", f"127.0.0.1:{gateway_port}"],
+            )
+            wait_until_ready(child, f"{gateway}/readyz")
+            print(
+                LINES.format(gateway=gateway, crm=crm, policies=policies, ledger=ledger),
+                flush=True,
+            )
+            while not stop.wait(0.5):
+                children.require_running()
+        except ChildFailed as error:
+            print(f"fencegate: {error}", flush=True)
+            return 1
+    return 0
