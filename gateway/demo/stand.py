@@ -1,6 +1,6 @@
 """A gateway with the example policies, and a sandbox CRM behind it, left running to be tried.
 
-    fencegate try        (what `make run` runs)
+fencegate try        (what `make run` runs)
 """
 
 from __future__ import annotations
@@ -10,34 +10,37 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from gateway.clock import SystemClock
 from gateway.demo.processes import ChildFailed, Children, python, wait_until_ready
+
+FIRST_TERM_AT_S = 1_790_000_000
 
 LINES = """\
 The gateway serves {policies}/ at {gateway}; the sandbox CRM behind it is {crm}.
 It runs with --dev: no tokens, loopback only. Paste these into another terminal:
 
-# a write under term 1: goes through once
+# a write under term {old}: goes through once
 curl -i {gateway}/d/crm/notes -H 'Fence-Function: relatorio-comercial-diario' \\
-  -H 'Fence-Term: 1' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: note-1' \\
+  -H 'Fence-Term: {old}' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: note-{old}a' \\
   -H 'Content-Type: application/json' -d '{{"text": "18 of 31 items confirmed"}}'
 
 # the same again: replayed, the CRM is not asked (Idempotent-Replayed: true)
 curl -i {gateway}/d/crm/notes -H 'Fence-Function: relatorio-comercial-diario' \\
-  -H 'Fence-Term: 1' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: note-1' \\
+  -H 'Fence-Term: {old}' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: note-{old}a' \\
   -H 'Content-Type: application/json' -d '{{"text": "18 of 31 items confirmed"}}'
 
 # the answer is lost after the effect: 423, "we do not know", and never sent again
 curl -i {gateway}/d/crm/notes -H 'Fence-Function: relatorio-comercial-diario' \\
-  -H 'Fence-Term: 1' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: note-2' \\
+  -H 'Fence-Term: {old}' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: note-{old}b' \\
   -H 'X-Sandbox-Fault: close-after' \\
   -H 'Content-Type: application/json' -d '{{"text": "sent, but who knows"}}'
 
-# a new leader under term 2; then the old one is refused: 412 stale-term
+# a new leader under term {new}; then the old one is refused: 412 stale-term
 curl -i {gateway}/d/crm/contacts -H 'Fence-Function: relatorio-comercial-diario' \\
-  -H 'Fence-Term: 2' -H 'Fence-Holder: bo#1' -H 'Idempotency-Key: contact-1' \\
+  -H 'Fence-Term: {new}' -H 'Fence-Holder: bo#1' -H 'Idempotency-Key: contact-{new}' \\
   -H 'Content-Type: application/json' -d '{{"name": "Padaria Sol"}}'
 curl -i {gateway}/d/crm/contacts -H 'Fence-Function: relatorio-comercial-diario' \\
-  -H 'Fence-Term: 1' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: contact-2' \\
+  -H 'Fence-Term: {old}' -H 'Fence-Holder: ana#1' -H 'Idempotency-Key: contact-{old}' \\
   -H 'Content-Type: application/json' -d '{{"name": "too late"}}'
 
 # what the CRM really received, what the ledger knows, whether the gateway is well
@@ -61,6 +64,8 @@ def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int)
         signal.signal(number, on_signal)
     folder.mkdir(parents=True, exist_ok=True)
     ledger = folder.absolute() / "fencegate.db"
+    # The ledger stays from run to run and terms only grow, so each run begins with a new one.
+    term = SystemClock().wall_ms() // 1000 - FIRST_TERM_AT_S
     crm, gateway = f"http://127.0.0.1:{crm_port}", f"http://127.0.0.1:{gateway_port}"
     with Children(folder.absolute()) as children:
         try:
@@ -70,12 +75,23 @@ def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int)
             wait_until_ready(child, f"{crm}/_sandbox/health")
             child = children.start(
                 "gateway",
-                python("-m", "gateway", "serve", "--dev", "--policies", str(policies.absolute()))
-                + ["--ledger", f"sqlite:///{ledger}", "--listen", f"127.0.0.1:{gateway_port}"],
+                python(
+                    *("-m", "gateway", "serve", "--dev"),
+                    *("--policies", str(policies.absolute())),
+                    *("--ledger", f"sqlite:///{ledger}"),
+                    *("--listen", f"127.0.0.1:{gateway_port}"),
+                ),
             )
             wait_until_ready(child, f"{gateway}/readyz")
             print(
-                LINES.format(gateway=gateway, crm=crm, policies=policies, ledger=ledger),
+                LINES.format(
+                    gateway=gateway,
+                    crm=crm,
+                    policies=policies,
+                    ledger=ledger,
+                    old=term,
+                    new=term + 1,
+                ),
                 flush=True,
             )
             while not stop.wait(0.5):

@@ -30,7 +30,12 @@ from gateway.proxy.intake import Call
 from gateway.proxy.slots import Slot
 from gateway.store.records import AnswerState, Proposal, Ruling, Settled, Settlement, StoredAnswer
 from gateway.web.errors import incident
-from gateway.wire.headers import FENCE_VERDICT, PREFERENCE_APPLIED
+from gateway.wire.headers import (
+    FENCE_EFFECT,
+    FENCE_OUTCOME,
+    FENCE_VERDICT,
+    PREFERENCE_APPLIED,
+)
 from gateway.wire.problem import EffectWord
 
 SEND_SLACK_S: Final = 1.0
@@ -186,6 +191,13 @@ class Forwarder:
             answer = await self._exchange(call, ruling, n, outgoing, slot)
         except Exception as error:  # nothing unforeseen may leave an intent without its record
             answer = await self._failed(ruling, n, outgoing, error)
+        except asyncio.CancelledError:
+            # Only a gateway that gives up cancels this task, having recorded the attempt as
+            # unknown; all that is left to do is to say so.
+            answer = respond.outcome_unknown(
+                ruling.effect_id, "gateway-stopped", status=None, excerpt=b""
+            )
+            answer.extra += [(FENCE_EFFECT, ruling.effect_id), (FENCE_OUTCOME, "unknown")]
         finally:
             shareable = answer is not None and answer.shareable
             house.inflight.ended(ruling.effect_id, answer if shareable else None)

@@ -58,16 +58,23 @@ class Relay:
         if answer.rest is None and not answer.cut and not bodyless:
             headers.popall(hdrs.CONTENT_LENGTH, None)
             whole = _Plain(status=answer.status, headers=headers, body=answer.body)
-            _close_unread(request, whole)
+            self._close_behind(request, whole)
             return whole
         response = _Stream(status=answer.status, headers=headers)
-        _close_unread(request, response)
+        self._close_behind(request, response)
         try:
             await self._relay(request, response, answer, bodyless)
         finally:
             if answer.release is not None:
                 answer.release()
         return response
+
+    def _close_behind(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        """Close behind a request whose body was not read, since what is left of it is no request;
+        and behind every answer once this process is about to end."""
+        unread = request.body_exists and not request.content.at_eof()
+        if unread or self._house.state.draining:
+            response.force_close()
 
     async def _relay(
         self, request: web.BaseRequest, response: _Stream, answer: Answer, bodyless: bool
@@ -149,12 +156,3 @@ class Relay:
         except LedgerUnavailable as error:
             # The outcome is on record already; only the size and digest are lost.
             self._house.log.warning("stream-end-not-noted", error=str(error))
-
-
-def _close_unread(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Close behind a request whose body was not read, or is framed in a way that was refused:
-    what is left of it is no request."""
-    coding = request.headers.get(hdrs.TRANSFER_ENCODING)
-    odd = coding is not None and coding.strip().lower() != "chunked"
-    if odd or (request.body_exists and not request.content.at_eof()):
-        response.force_close()

@@ -17,6 +17,9 @@ from tests.scenarios.stage import Stage, until
 LARGE = b"[" + b" " * (2 * 1024 * 1024) + b"]"
 """More than is kept in memory, so it waits on the disk."""
 
+LINES = 60
+"""More lines of log than fit into what is left of its last page."""
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
@@ -149,14 +152,19 @@ async def test_a_full_disk_under_the_log_as_well_costs_lines_and_no_requests(sta
     # The child's log goes where its name says: onto the small disk.
     await stage.start_gateway("--log-level", "info", name=f"{disk.folder.name}/gateway")
 
-    got = await degraded(stage, disk)
-    refused = await stage.leader().create("k-2")
+    sending = asyncio.ensure_future(stage.leader().create("k-1", X_Sandbox_Fault="hold:a"))
+    await stage.until_held("a")
+    await full(stage, disk)
+    refused = [await stage.leader().create(f"more-{n}") for n in range(LINES)]
+    await stage.release("a")
+    got = await sending
     read = await stage.get("/d/crm/contacts")
     free(stage, disk)
     await stage.until_ready()
 
+    for one in refused:
+        assert_not_written(one)
     assert (got.status, got.headers["Fence-Ledger"]) == (201, "degraded")
-    assert_not_written(refused)
     assert read.status == 200
     assert await stage.outcomes() == {"k-1": "confirmed"}
     assert await stage.received_keys() == ["k-1"]
