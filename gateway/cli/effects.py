@@ -1,25 +1,23 @@
-"""`fencegate effects`: what was sent, and what is known of it."""
+"""`fencegate effects`: what was sent, and what is known of it.
+
+What reads the ledger's file is imported only where it is needed: asking a gateway needs none
+of it.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
+import urllib.parse
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from gateway import __version__
-from gateway.cli.exits import Exit
-from gateway.cli.remote import Answered, Remote, read_token
-from gateway.clock import SystemClock
-from gateway.control.views import effect_out
-from gateway.core.effect import Outcome
-from gateway.settings import load_settings
-from gateway.store.ledger import Ledger
-from gateway.store.queries import Reader
-from gateway.store.records import EffectFilter, Resolution, Unresolved
+from gateway.cli.exits import Exit, fail
+from gateway.cli.remote import TOKEN_VARIABLE, Answered, Remote, read_token
+from gateway.core.ids import MAX_TERM
 
 app = typer.Typer(help="Effects: list, show, resolve.", no_args_is_help=True)
 
@@ -27,10 +25,11 @@ LedgerOption = Annotated[
     str | None, typer.Option("--ledger", help="Read this ledger file (sqlite:///…).")
 ]
 UrlOption = Annotated[
-    str | None, typer.Option("--url", help="Ask this running gateway; token in FENCEGATE_TOKEN.")
+    str | None, typer.Option("--url", help=f"Ask this running gateway; token in {TOKEN_VARIABLE}.")
 ]
 TokenFileOption = Annotated[Path | None, typer.Option(help="A file with the gateway token.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON as /v1 gives it.")]
+MAX_REASON = 2000
 
 
 class OutcomeFilter(StrEnum):
@@ -56,7 +55,9 @@ def list_effects(
     unit: Annotated[str | None, typer.Option(help="Only this unit.")] = None,
     destination: Annotated[str | None, typer.Option(help="Only this destination.")] = None,
     outcome: Annotated[OutcomeFilter | None, typer.Option(help="Only this outcome.")] = None,
-    term: Annotated[int | None, typer.Option(min=1, help="Only under this term.")] = None,
+    term: Annotated[
+        int | None, typer.Option(min=1, max=MAX_TERM, help="Only under this term.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on behind this id.")] = None,
     ledger: LedgerOption = None,
@@ -70,10 +71,13 @@ def list_effects(
         "function": function, "unit": unit, "destination": destination, "outcome": word,
         "term": term, "limit": limit, "cursor": cursor,
     }  # fmt: skip
-    if url is not None:
-        page = _asked(Remote(url, read_token(token_file)), "/v1/effects", query)
+    remote = _remote(url, ledger, token_file)
+    if remote is not None:
+        page = _answered(lambda: remote.get("/v1/effects", query, member="items"))
     else:
-        page = asyncio.run(_page(_path(ledger), EffectFilter(**query)))
+        from gateway.cli import at_rest
+
+        page = at_rest.list_effects(ledger, query)
     if as_json:
         print(json.dumps(page, indent=2))
         return
@@ -92,12 +96,16 @@ def show_effect(
     as_json: JsonOption = False,
 ) -> None:
     """Show one effect with its attempts."""
-    if url is not None:
-        effect = _asked(Remote(url, read_token(token_file)), f"/v1/effects/{effect_id}", {})
+    remote = _remote(url, ledger, token_file)
+    if remote is not None:
+        path = _path(effect_id)
+        effect: dict[str, Any] | None = _answered(lambda: remote.get(path, {}, member="id"))
     else:
-        effect = asyncio.run(_one(_path(ledger), effect_id))
+        from gateway.cli import at_rest
+
+        effect = at_rest.show_effect(ledger, effect_id)
     if effect is None:
-        _fail(f"there is no effect {effect_id!r}", Exit.NOT_FOUND)
+        fail(f"there is no effect {effect_id!r}", Exit.NOT_FOUND)
     print(json.dumps(effect, indent=2) if as_json else details(effect))
 
 
@@ -112,81 +120,50 @@ def resolve_effect(
     token_file: TokenFileOption = None,
 ) -> None:
     """Say what became of an unknown effect. `no-effect` is taken only after the seal."""
-    if url is not None:
-        body = {"as": verdict.value, "reason": reason, "version": version}
-        remote = Remote(url, read_token(token_file))
-        try:
-            effect = remote.post(f"/v1/effects/{effect_id}/resolve", body)
-        except Answered as answered:
-            _answered(answered)
-    else:
-        resolution = Resolution(
-            effect_id, Outcome(verdict.value), reason, "local-operator", version
+    reason = reason.strip()
+    if not 1 <= len(reason) <= MAX_REASON:
+        fail(
+            f"--reason has {len(reason)} characters; say in 1 to {MAX_REASON} how it is known",
+            Exit.USAGE,
         )
-        effect = asyncio.run(_resolve(_path(ledger), resolution))
+    remote = _remote(url, ledger, token_file)
+    if remote is not None:
+        path = f"{_path(effect_id)}/resolve"
+        body = {"as": verdict.value, "reason": reason, "version": version}
+        effect = _answered(lambda: remote.post(path, body, member="id"))
+    else:
+        from gateway.cli import at_rest
+
+        effect = at_rest.resolve_effect(ledger, effect_id, verdict.value, reason, version)
     print(details(effect))
 
 
-def _path(ledger: str | None) -> Path:
-    return load_settings(ledger=ledger).ledger_path()
+def _remote(url: str | None, ledger: str | None, token_file: Path | None) -> Remote | None:
+    if url is None:
+        return None
+    if ledger is not None:
+        fail("--url and --ledger are both given; give the one that is meant", Exit.USAGE)
+    return Remote(url, read_token(token_file))
 
 
-def _asked(remote: Remote, path: str, query: dict[str, Any]) -> Any:
+def _path(effect_id: str) -> str:
+    if effect_id in ("", ".", ".."):
+        fail(f"there is no effect {effect_id!r}", Exit.NOT_FOUND)
+    return f"/v1/effects/{urllib.parse.quote(effect_id, safe='')}"
+
+
+def _answered(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return remote.get(path, query)
+        return ask()
     except Answered as answered:
-        _answered(answered)
+        _no(answered)
 
 
-def _answered(answered: Answered) -> NoReturn:
-    codes = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 503: Exit.UNAVAILABLE, 400: Exit.USAGE}
-    _fail(str(answered), codes.get(answered.status, Exit.NO))
-
-
-async def _page(path: Path, wanted: EffectFilter) -> dict[str, Any]:
-    reader = await Reader.open(path)
-    try:
-        effects, cursor = await reader.effects(wanted)
-    finally:
-        await reader.close()
-    return {"items": [effect_out(effect).model_dump() for effect in effects], "next": cursor}
-
-
-async def _one(path: Path, effect_id: str) -> dict[str, Any] | None:
-    reader = await Reader.open(path)
-    try:
-        effect = await reader.effect(effect_id)
-    finally:
-        await reader.close()
-    return None if effect is None else effect_out(effect).model_dump()
-
-
-async def _resolve(path: Path, resolution: Resolution) -> dict[str, Any]:
-    """Resolve in the file itself; needs it to be at rest."""
-    ledger = await Ledger.open(path, SystemClock(), version=__version__)
-    try:
-        refusal = await ledger.resolve(resolution)
-    finally:
-        await ledger.close()
-    if refusal is not None:
-        _fail(*_REFUSED[refusal])
-    found = await _one(path, resolution.effect_id)
-    return found or {}
-
-
-_REFUSED = {
-    Unresolved.NOT_FOUND: ("there is no such effect", Exit.NOT_FOUND),
-    Unresolved.VERSION_CONFLICT: (
-        "the effect has changed since that version; look again with 'effects show'",
-        Exit.CONFLICT,
-    ),
-    Unresolved.NOT_UNKNOWN: ("only an unknown effect is for a person to decide", Exit.CONFLICT),
-    Unresolved.BEFORE_SEAL: (
-        "until its seal the destination may still carry the request out; decide no-effect after "
-        "that ('effects show' says when), having looked at the destination again",
-        Exit.CONFLICT,
-    ),
-}
+def _no(answered: Answered) -> NoReturn:
+    codes = {400: Exit.USAGE, 404: Exit.NOT_FOUND, 409: Exit.CONFLICT}
+    code = codes.get(answered.status, Exit.UNAVAILABLE if answered.status >= 500 else Exit.NO)
+    hint = f" Look at {TOKEN_VARIABLE} or --token-file." if answered.status == 401 else ""
+    fail(f"the gateway says {answered.status}: {answered}{hint}", code)
 
 
 def table(effects: list[dict[str, Any]]) -> list[str]:
@@ -239,8 +216,3 @@ def details(effect: dict[str, Any]) -> str:
             f"seal {attempt['seal_at']}"
         )
     return "\n".join(lines)
-
-
-def _fail(message: str, code: Exit) -> NoReturn:
-    typer.echo(f"fencegate: {message}", err=True)
-    raise typer.Exit(code)

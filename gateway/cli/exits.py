@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NoReturn
+
+import typer
 
 
 class Exit(IntEnum):
@@ -16,3 +19,9 @@ class Exit(IntEnum):
     CONFLICT = 5  # what is there already forbids it
     UNAVAILABLE = 6  # the server or the ledger cannot be reached now
     INTERNAL = 70  # a fault of the program
+
+
+def fail(message: str, code: Exit) -> NoReturn:
+    """End the command with a message on the standard error."""
+    typer.echo(f"fencegate: {message}", err=True)
+    raise typer.Exit(code)

@@ -8,13 +8,11 @@ from typing import Annotated
 
 import typer
 
-from gateway import __version__
-from gateway.clock import SystemClock
-from gateway.core.errors import StoreError
+from gateway.cli.at_rest import ledger_file, open_at_rest
+from gateway.cli.exits import Exit, fail
 from gateway.core.measures import parse_duration_ms
 from gateway.settings import load_settings
 from gateway.store.backup import back_up
-from gateway.store.ledger import Ledger
 from gateway.store.upkeep import Kept
 
 app = typer.Typer(help="The ledger: back it up, let old answers go.", no_args_is_help=True)
@@ -28,7 +26,11 @@ def backup(
     ledger: LedgerOption = None,
 ) -> None:
     """Copy the ledger while it is in use. The copy is consistent and checked."""
-    path = load_settings(ledger=ledger).ledger_path()
+    path = ledger_file(ledger)
+    if target.exists():
+        fail(f"{target} is there already; name a new file. Nothing was written", Exit.CONFLICT)
+    if not target.parent.is_dir():
+        fail(f"there is no folder {target.parent}; make it, or name another one", Exit.USAGE)
     effects = back_up(path, target)
     print(f"{target}: {effects} effects, integrity ok")
 
@@ -44,16 +46,20 @@ def gc(
 
     Effects themselves stay: a key never becomes fresh again. Unknown effects keep everything.
     """
-    settings = load_settings(ledger=ledger, body_retention=older_than)
-    kept = Kept(bodies_ms=parse_duration_ms(settings.body_retention))
-    bodies, refusals = asyncio.run(_forget(settings.ledger_path(), kept))
+    path = ledger_file(ledger)
+    if older_than is None:
+        bodies_ms = load_settings().body_retention_ms
+    else:
+        try:
+            bodies_ms = parse_duration_ms(older_than)
+        except ValueError as error:
+            fail(f"--older-than: {error}", Exit.USAGE)
+    bodies, refusals = asyncio.run(_forget(path, Kept(bodies_ms=bodies_ms)))
     print(f"{bodies} answers and {refusals} refusal records let go")
 
 
 async def _forget(path: Path, kept: Kept) -> tuple[int, int]:
-    if not await asyncio.to_thread(path.is_file):
-        raise StoreError(f"there is no ledger at {path}; look at --ledger")
-    ledger = await Ledger.open(path, SystemClock(), version=__version__)
+    ledger = await open_at_rest(path, "a gateway that runs does this by itself, every hour")
     bodies = refusals = 0
     try:
         while True:

@@ -2,34 +2,59 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import Annotated
+import traceback
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from gateway import __version__
-from gateway.cli import effects, ledger, policy, token
-from gateway.cli.demo import demo, try_it
 from gateway.cli.exits import Exit
-from gateway.cli.sandbox import sandbox_crm
-from gateway.cli.serve import serve
 from gateway.core.errors import GatewayError, PolicyError, SettingsError, StoreError
+
+COMMANDS: Final = {
+    "serve": ("gateway.cli.serve", "serve"),
+    "try": ("gateway.cli.demo", "try_it"),
+    "demo": ("gateway.cli.demo", "demo"),
+    "policy": ("gateway.cli.policy", "app"),
+    "effects": ("gateway.cli.effects", "app"),
+    "ledger": ("gateway.cli.ledger", "app"),
+    "token": ("gateway.cli.token", "app"),
+    "sandbox-crm": ("gateway.cli.sandbox", "sandbox_crm"),
+}
+"""Where each command is: its module and what it is called there."""
+
+
+class Commands(TyperGroup):
+    """The commands, each imported when it is asked for: a look at an effect must not wait for
+    a web server to be loaded."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name]
+        found = getattr(importlib.import_module(module), name)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False)
+            alone.command()(found)
+            found = alone
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
     name="fencegate",
-    help="A fencing reverse proxy: at most once per key, fenced by term, unknowns held.",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(policy.app, name="policy")
-app.add_typer(effects.app, name="effects")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(token.app, name="token")
-app.command()(serve)
-app.command()(demo)
-app.command("try")(try_it)
-app.command("sandbox-crm")(sandbox_crm)
 
 
 def _version(wanted: bool) -> None:
@@ -62,6 +87,9 @@ def main() -> None:
         _fail(error, Exit.UNAVAILABLE)
     except GatewayError as error:
         _fail(error, Exit.INTERNAL)
+    except Exception:  # Python's own exit code for it is 1, which here means "no"
+        traceback.print_exc()
+        raise SystemExit(int(Exit.INTERNAL)) from None
 
 
 def _fail(error: Exception, code: Exit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import urllib.error
@@ -26,54 +27,96 @@ class Answered(Exception):
         self.problem = problem
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A gateway never sends its callers elsewhere, and the token is for nobody else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER: Final = urllib.request.build_opener(_NoRedirect)
+
+
 def read_token(file: Path | None) -> str | None:
     """Return the token from a file or from the environment; never from the command line,
     where every process list shows it."""
     if file is None:
-        return os.environ.get(TOKEN_VARIABLE)
-    try:
-        return file.read_text("utf-8").strip()
-    except OSError as error:
-        raise SettingsError(f"--token-file {file} cannot be read: {error}") from error
+        source = TOKEN_VARIABLE
+        token = os.environ.get(TOKEN_VARIABLE, "")
+    else:
+        source = f"--token-file {file}"
+        try:
+            token = file.read_text("utf-8")
+        except OSError as error:
+            raise SettingsError(f"{source} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError:
+            raise SettingsError(f"{source} is no text; it holds a gateway token alone") from None
+    token = token.strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise SettingsError(f"{source} holds something else than a gateway token alone")
+    return token or None
 
 
 class Remote:
     """A running gateway's `/v1`."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SettingsError(f"--url {url!r} is not http://host:port or https://host:port")
-        self._url = url.rstrip("/")
+        self._url = _checked(url)
         self._token = token
 
-    def get(self, path: str, query: Mapping[str, Any]) -> Any:
+    def get(self, path: str, query: Mapping[str, Any], *, member: str) -> dict[str, Any]:
+        """Return the answer, an object that has `member`."""
         given = {name: value for name, value in query.items() if value is not None}
         text = f"?{urllib.parse.urlencode(given)}" if given else ""
-        return self._ask(urllib.request.Request(f"{self._url}{path}{text}"))
+        return self._ask(urllib.request.Request(f"{self._url}{path}{text}"), member)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+    def post(self, path: str, body: Mapping[str, Any], *, member: str) -> dict[str, Any]:
+        """Return the answer, an object that has `member`."""
         data = json.dumps(body).encode()
         request = urllib.request.Request(f"{self._url}{path}", data=data, method="POST")
         request.add_header("Content-Type", "application/json")
-        return self._ask(request)
+        return self._ask(request, member)
 
-    def _ask(self, request: urllib.request.Request) -> Any:
+    def _ask(self, request: urllib.request.Request, member: str) -> dict[str, Any]:
         if self._token:
-            request.add_header("Fence-Authorization", f"Bearer {self._token}")
+            request.add_unredirected_header("Fence-Authorization", f"Bearer {self._token}")
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-                return json.load(answer)
+            with _OPENER.open(request, timeout=TIMEOUT_S) as answer:
+                said = json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
-                raw = error.read()
-            try:
-                problem = json.loads(raw)
-            except ValueError:
-                problem = {"detail": raw[:200].decode("utf-8", "replace")}
-            raise Answered(error.code, problem) from None
-        except (OSError, ValueError) as error:
+                raise Answered(error.code, _problem(error.read())) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", error)
             raise StoreError(
-                f"the gateway at {self._url} does not answer: {error}; is it running, and is "
+                f"the gateway at {self._url} does not answer: {reason}; is it running, and is "
                 "--url right?"
             ) from error
+        if not isinstance(said, dict) or member not in said:
+            raise StoreError(f"{self._url} does not answer as a gateway does; is --url right?")
+        return said
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        raise SettingsError(f"--url {url!r} is not http://host:port or https://host:port") from None
+    if "@" in parts.netloc:  # not shown: there is a password in it
+        raise SettingsError(
+            f"--url holds a user or a password; give the token in {TOKEN_VARIABLE} or --token-file"
+        )
+    if not good or parts.query or parts.fragment or not url.isprintable() or " " in url:
+        raise SettingsError(f"--url {url!r} is not http://host:port or https://host:port")
+    return url.rstrip("/")
+
+
+def _problem(raw: bytes) -> Mapping[str, Any]:
+    try:
+        problem = json.loads(raw)
+    except ValueError:
+        problem = None
+    if isinstance(problem, dict):
+        return problem
+    return {"detail": raw[:200].decode("utf-8", "replace").strip()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import uvloop
@@ -13,44 +13,59 @@ from gateway.core.errors import SettingsError, StoreError
 from gateway.settings import load_settings
 
 
+def _setting(name: str, says: str) -> Any:
+    """An option that is a setting; its help names the variable too."""
+    return typer.Option(f"--{name.replace('_', '-')}", help=f"{says} (FENCEGATE_{name.upper()})")
+
+
+Text = str | None
+File = Path | None
+Policies = Annotated[File, _setting("policies", "Folder with policy files.")]
+LedgerUrl = Annotated[Text, _setting("ledger", "sqlite:///relative.db or sqlite:////absolute.db")]
+Listen = Annotated[Text, _setting("listen", "Address and port; port 0 takes a free one.")]
+Principals = Annotated[File, _setting("principals", "Who may call (YAML).")]
+Dev = Annotated[bool, _setting("dev", "No tokens: everybody may do everything; loopback only.")]
+TlsCert = Annotated[File, _setting("tls_cert", "Certificate chain (PEM).")]
+TlsKey = Annotated[File, _setting("tls_key", "Its private key (PEM).")]
+PortFile = Annotated[File, _setting("port_file", "Write the port taken here.")]
+LogLevel = Annotated[Text, _setting("log_level", "debug, info, warning or error.")]
+LogFormat = Annotated[Text, _setting("log_format", "json or text.")]
+SpoolDir = Annotated[File, _setting("spool_dir", "Where large request bodies wait.")]
+SpoolBytes = Annotated[Text, _setting("body_spool_bytes", "Larger ones wait there, e.g. 1MiB.")]
+ReplayMax = Annotated[Text, _setting("replay_body_max", "The largest answer kept, e.g. 256KiB.")]
+Retention = Annotated[Text, _setting("body_retention", "How long answers are kept, e.g. 30d.")]
+HeaderTime = Annotated[Text, _setting("header_timeout", "For a request's headers, e.g. 10s.")]
+KeepaliveTime = Annotated[Text, _setting("keepalive_timeout", "For the next request, e.g. 75s.")]
+DrainTime = Annotated[Text, _setting("drain_s", "For writes under way on SIGTERM, e.g. 35s.")]
+ForcePolicies = Annotated[
+    bool,
+    typer.Option(
+        "--force-policies",
+        help="Adopt policies that change identity under open attempts; those then hold back "
+        "everything at their destination. For one start, so here only.",
+    ),
+]
+
+
 def serve(
-    policies: Annotated[Path | None, typer.Option(help="Folder with policy files.")] = None,
-    ledger: Annotated[
-        str | None, typer.Option(help="sqlite:///relative.db or sqlite:////absolute.db")
-    ] = None,
-    listen: Annotated[
-        str | None, typer.Option(help="Address and port; port 0 takes a free one.")
-    ] = None,
-    principals: Annotated[Path | None, typer.Option(help="Who may call (YAML).")] = None,
-    dev: Annotated[
-        bool,
-        typer.Option("--dev", help="No tokens: everybody may do everything; loopback only."),
-    ] = False,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
-    port_file: Annotated[Path | None, typer.Option(help="Write the port taken here.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
-    spool_dir: Annotated[
-        Path | None, typer.Option(help="Where large request bodies wait; beside the ledger.")
-    ] = None,
-    body_retention: Annotated[
-        str | None, typer.Option(help="How long answers are kept for replay, e.g. 30d.")
-    ] = None,
-    replay_body_max: Annotated[
-        str | None, typer.Option(help="The largest answer kept for replay, e.g. 256KiB.")
-    ] = None,
-    drain_s: Annotated[
-        float | None, typer.Option(help="Seconds to wait for writes under way on SIGTERM.")
-    ] = None,
-    force_policies: Annotated[
-        bool,
-        typer.Option(
-            "--force-policies",
-            help="Adopt policies that change identity under open attempts; those then hold back "
-            "everything at their destination.",
-        ),
-    ] = False,
+    policies: Policies = None,
+    ledger: LedgerUrl = None,
+    listen: Listen = None,
+    principals: Principals = None,
+    dev: Dev = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    port_file: PortFile = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    spool_dir: SpoolDir = None,
+    body_spool_bytes: SpoolBytes = None,
+    replay_body_max: ReplayMax = None,
+    body_retention: Retention = None,
+    header_timeout: HeaderTime = None,
+    keepalive_timeout: KeepaliveTime = None,
+    drain_s: DrainTime = None,
+    force_policies: ForcePolicies = False,
 ) -> None:
     """Run the gateway. Options may also be given as FENCEGATE_* or in fencegate.toml."""
     settings = load_settings(
@@ -65,8 +80,11 @@ def serve(
         log_level=log_level,
         log_format=log_format,
         spool_dir=spool_dir,
-        body_retention=body_retention,
+        body_spool_bytes=body_spool_bytes,
         replay_body_max=replay_body_max,
+        body_retention=body_retention,
+        header_timeout=header_timeout,
+        keepalive_timeout=keepalive_timeout,
         drain_s=drain_s,
     )
     try:

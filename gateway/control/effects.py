@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 
 from aiohttp import web
+from multidict import MultiMapping
 from pydantic import ValidationError
 
 from gateway.control.panel import Panel
@@ -20,6 +21,8 @@ from gateway.wire.control import EffectPage, ResolveIn, instant
 _OUTCOMES = ("confirmed", "rejected", "no-effect", "unknown", "in-flight")
 _FILTERS = ("function", "unit", "destination", "outcome", "term", "cursor", "limit")
 MAX_PAGE = 500
+_LIMIT = re.compile(r"[0-9]{1,4}\Z")
+_CURSOR = re.compile(r"[0-9a-z]{26}\Z")
 
 
 async def list_effects(
@@ -47,9 +50,7 @@ async def resolve_effect(
     try:
         given = ResolveIn.model_validate(await read_json(request))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise TurnedAway("malformed", f"{where}: {first['msg']}") from None
+        raise TurnedAway("malformed", _complaint(error)) from None
     effect = await _find(panel, principal, effect_id)
     refusal = await panel.ledger.resolve(
         Resolution(effect_id, Outcome(given.as_), given.reason, principal.name, given.version)
@@ -64,6 +65,13 @@ async def resolve_effect(
         was=effect.outcome,
     )
     return reply(effect_out(await _find(panel, principal, effect_id)))
+
+
+def _complaint(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the body"
+    given = "" if first["type"] == "missing" else f" is {str(first['input'])[:80]!r}"
+    return f"{where}{given}: {first['msg']}."
 
 
 def _not_taken(refusal: Unresolved, effect: EffectRecord) -> TurnedAway:
@@ -104,17 +112,26 @@ def _may_see(principal: Principal, effect: EffectRecord) -> bool:
     return principal.may_reach(effect.destination) and principal.may_use(effect.function)
 
 
-def parse_filter(query: Mapping[str, str], principal: Principal) -> EffectFilter:
+def parse_filter(query: MultiMapping[str], principal: Principal) -> EffectFilter:
     """Return the filter that the query says, within what the principal may see."""
     unknown = sorted(set(query) - set(_FILTERS))
     if unknown:
-        raise TurnedAway("malformed", f"{unknown[0]!r} is no filter; known are {_FILTERS}.")
+        raise TurnedAway("malformed", f"{unknown[0][:40]!r} is no filter; known are {_FILTERS}.")
+    for name in _FILTERS:
+        given = query.getall(name, [])
+        if len(given) > 1:
+            raise TurnedAway("malformed", f"{name} is given {len(given)} times; give it once.")
     outcome = query.get("outcome")
     if outcome is not None and outcome not in _OUTCOMES:
-        raise TurnedAway("malformed", f"outcome is {outcome!r}; it may be one of {_OUTCOMES}.")
+        raise TurnedAway("malformed", f"outcome is {outcome[:40]!r}; it may be one of {_OUTCOMES}.")
     limit = query.get("limit", "50")
-    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= MAX_PAGE:
+    if _LIMIT.match(limit) is None or not 1 <= int(limit) <= MAX_PAGE:
         raise TurnedAway("malformed", f"limit is {limit[:20]!r}; it is 1 to {MAX_PAGE}.")
+    cursor = query.get("cursor")
+    if cursor is not None and _CURSOR.match(cursor) is None:
+        raise TurnedAway(
+            "malformed", f"cursor is {cursor[:40]!r}; take it from 'next' of the page before."
+        )
     try:
         term = parse_term(query["term"]) if "term" in query else None
     except Malformed as error:
@@ -125,7 +142,7 @@ def parse_filter(query: Mapping[str, str], principal: Principal) -> EffectFilter
         destination=query.get("destination"),
         outcome=outcome,
         term=term,
-        cursor=query.get("cursor"),
+        cursor=cursor,
         limit=int(limit),
         only_functions=principal.functions,
         only_destinations=principal.destinations,

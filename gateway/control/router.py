@@ -23,6 +23,7 @@ _INDEX: Final = (
     "Fencegate\n\n/d/{destination}/...  the data plane\n/v1/effects  /v1/destinations  "
     "/v1/openapi.json\n/livez  /readyz  /metrics  /problems/\n"
 )
+_READ: Final = ("GET", "HEAD")
 
 
 class ControlPlane:
@@ -39,6 +40,8 @@ class ControlPlane:
             response = await self._route(request)
         except TurnedAway as turned:
             response = _problem(render(turned.slug, detail=turned.detail, facts=dict(turned.facts)))
+            if turned.allow:
+                response.headers["Allow"] = ", ".join(turned.allow)
         except Malformed as error:
             response = _problem(render("malformed", detail=str(error)))
         except StoreError as error:
@@ -54,45 +57,45 @@ class ControlPlane:
     async def _route(self, request: web.BaseRequest) -> web.Response:
         """Find the way by path; there are few, and a table would say less than this does."""
         parts = [part for part in request.path.split("/") if part]
-        get = request.method in ("GET", "HEAD")
+        if parts[:1] == ["v1"]:
+            return await self._v1(request, parts[1:], self._principal(request))
+        _check_method(request, parts)
         match parts:
-            case [] if get:
+            case []:
                 return web.Response(text=_INDEX)
-            case ["livez"] if get:
+            case ["livez"]:
                 return web.json_response({"status": "alive", "version": self._panel.version})
-            case ["readyz"] if get:
+            case ["readyz"]:
                 return self._readyz()
-            case ["metrics"] if get:
+            case ["metrics"]:
                 return self._metrics()
-            case ["problems"] if get:
+            case ["problems"]:
                 return web.Response(text=problem_index(), content_type="text/html")
-            case ["problems", slug] if get and slug in PROBLEMS:
+            case ["problems", slug]:
                 return web.Response(text=problem_page(slug), content_type="text/html")
-            case ["v1", *rest]:
-                return await self._v1(request, rest, get)
             case _:
-                raise TurnedAway("not-found", f"There is nothing at {request.path[:120]!r}.")
+                raise _nothing_at(request)
 
-    async def _v1(self, request: web.BaseRequest, parts: list[str], get: bool) -> web.Response:
+    async def _v1(
+        self, request: web.BaseRequest, parts: list[str], principal: Principal
+    ) -> web.Response:
         panel = self._panel
-        principal = self._principal(request)
+        _check_method(request, ["v1", *parts])
         match parts:
-            case ["openapi.json"] if get:
+            case ["openapi.json"]:
                 return web.json_response(openapi(panel.version))
-            case ["effects"] if get:
+            case ["effects"]:
                 return await effects.list_effects(panel, request, principal)
-            case ["effects", effect_id] if get:
+            case ["effects", effect_id]:
                 return await effects.show_effect(panel, request, principal, effect_id)
-            case ["effects", effect_id, "resolve"] if request.method == "POST":
+            case ["effects", effect_id, "resolve"]:
                 return await effects.resolve_effect(panel, request, principal, effect_id)
-            case ["destinations"] if get:
+            case ["destinations"]:
                 return self._destinations(principal)
-            case ["destinations", name] if get:
+            case ["destinations", name]:
                 return self._destination(principal, name)
-            case ["effects" | "destinations" | "openapi.json", *_]:
-                raise TurnedAway("method-unsupported", method=request.method)
             case _:
-                raise TurnedAway("not-found", f"There is nothing at {request.path[:120]!r}.")
+                raise _nothing_at(request)
 
     def _principal(self, request: web.BaseRequest) -> Principal:
         panel = self._panel
@@ -111,7 +114,11 @@ class ControlPlane:
     def _destination(self, principal: Principal, name: str) -> web.Response:
         destination = self._panel.policies().destinations.get(name)
         if destination is None or not principal.may_reach(name):
-            raise TurnedAway("destination-unknown")
+            raise TurnedAway(
+                "destination-unknown",
+                f"There is no destination {name[:80]!r} for you. GET /v1/destinations lists those "
+                "that there are.",
+            )
         return reply(destination_out(destination))
 
     def _readyz(self) -> web.Response:
@@ -126,8 +133,38 @@ class ControlPlane:
         )
 
     def _metrics(self) -> web.Response:
+        self._panel.metrics.inflight.set(self._panel.readiness().detail["in_flight"])
         body, content_type = self._panel.metrics.render()
         return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+def _check_method(request: web.BaseRequest, parts: list[str]) -> None:
+    """Turn away what is asked of no path of ours, or by a method that it does not have."""
+    allow: tuple[str, ...]
+    match parts:
+        case [] | ["livez" | "readyz" | "metrics" | "problems"]:
+            allow = _READ
+        case ["problems", slug] if slug in PROBLEMS:
+            allow = _READ
+        case ["v1", "openapi.json" | "effects" | "destinations"]:
+            allow = _READ
+        case ["v1", "effects" | "destinations", _]:
+            allow = _READ
+        case ["v1", "effects", _, "resolve"]:
+            allow = ("POST",)
+        case _:
+            raise _nothing_at(request)
+    if request.method not in allow:
+        turned = TurnedAway(
+            "method-unsupported",
+            f"{request.method[:20]!r} is not for {request.path[:120]!r}. Use {' or '.join(allow)}.",
+        )
+        turned.allow = allow
+        raise turned
+
+
+def _nothing_at(request: web.BaseRequest) -> TurnedAway:
+    return TurnedAway("not-found", f"There is nothing at {request.path[:120]!r}.")
 
 
 def _problem(rendered: Rendered) -> web.Response:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from gateway.wire.control import Wire
 
@@ -16,7 +17,9 @@ BODY_TIMEOUT_S: Final = 10.0
 
 
 class TurnedAway(Exception):
-    """The request is answered with a problem."""
+    """The request is answered with a problem. `allow` are the methods that the path has."""
+
+    allow: Sequence[str] = ()
 
     def __init__(self, slug: str, detail: str | None = None, **facts: object) -> None:
         super().__init__(slug)
@@ -48,3 +51,5 @@ async def read_json(request: web.BaseRequest) -> Any:
         raise TurnedAway("malformed", f"The body is not JSON: {error}.") from None
     except TimeoutError:
         raise TurnedAway("malformed", "The body did not come in time.") from None
+    except (web.RequestPayloadError, HttpProcessingError):
+        raise TurnedAway("malformed", "The body breaks off, or its framing is wrong.") from None

@@ -30,12 +30,7 @@ from gateway.proxy.intake import Call
 from gateway.proxy.slots import Slot
 from gateway.store.records import AnswerState, Proposal, Ruling, Settled, Settlement, StoredAnswer
 from gateway.web.errors import incident
-from gateway.wire.headers import (
-    FENCE_EFFECT,
-    FENCE_OUTCOME,
-    FENCE_VERDICT,
-    PREFERENCE_APPLIED,
-)
+from gateway.wire.headers import FENCE_VERDICT, PREFERENCE_APPLIED
 from gateway.wire.problem import EffectWord
 
 SEND_SLACK_S: Final = 1.0
@@ -194,10 +189,7 @@ class Forwarder:
         except asyncio.CancelledError:
             # Only a gateway that gives up cancels this task, having recorded the attempt as
             # unknown; all that is left to do is to say so.
-            answer = respond.outcome_unknown(
-                ruling.effect_id, "gateway-stopped", status=None, excerpt=b""
-            )
-            answer.extra += [(FENCE_EFFECT, ruling.effect_id), (FENCE_OUTCOME, "unknown")]
+            answer = respond.gave_up(ruling.effect_id, n)
         finally:
             shareable = answer is not None and answer.shareable
             house.inflight.ended(ruling.effect_id, answer if shareable else None)

@@ -70,10 +70,9 @@ class Relay:
         return response
 
     def _close_behind(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """Close behind a request whose body was not read, since what is left of it is no request;
-        and behind every answer once this process is about to end."""
-        unread = request.body_exists and not request.content.at_eof()
-        if unread or self._house.state.draining:
+        """Close behind what cannot be followed by another request, and behind every answer of a
+        process that is about to end."""
+        if self._house.state.draining or _is_unread(request):
             response.force_close()
 
     async def _relay(
@@ -156,3 +155,11 @@ class Relay:
         except LedgerUnavailable as error:
             # The outcome is on record already; only the size and digest are lost.
             self._house.log.warning("stream-end-not-noted", error=str(error))
+
+
+def _is_unread(request: web.BaseRequest) -> bool:
+    """Whether the request's body was not read, or is framed in a way that was refused: what is
+    left of it is no request."""
+    coding = request.headers.get(hdrs.TRANSFER_ENCODING)
+    odd = coding is not None and coding.strip().lower() != "chunked"
+    return odd or (request.body_exists and not request.content.at_eof())

@@ -159,6 +159,14 @@ def outcome_unknown(effect_id: str, reason: str, *, status: int | None, excerpt:
     return answer
 
 
+def gave_up(effect_id: str, n: int) -> Answer:
+    """Return 423 for what is still under way when the gateway ends; it is on record as unknown."""
+    answer = outcome_unknown(effect_id, "gateway-stopped", status=None, excerpt=b"")
+    answer.effect_id, answer.attempt, answer.outcome = effect_id, n, Outcome.UNKNOWN.value
+    answer.extra += [(FENCE_EFFECT, effect_id), (FENCE_OUTCOME, Outcome.UNKNOWN.value)]
+    return answer
+
+
 def unreachable(effect_id: str | None, reason: str) -> Answer:
     """Return 502: nothing was sent."""
     answer = problem(

@@ -73,7 +73,7 @@ class EffectPage(Wire):
 class ResolveIn(Wire):
     """An operator's word on an unknown effect. `version` is the one that was looked at."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True)
 
     as_: Literal["confirmed", "no-effect"] = Field(alias="as")
     reason: str = Field(min_length=1, max_length=2000)

@@ -238,4 +238,4 @@ class Books:
         found = self.rows(
             "SELECT highest_term, holder FROM scope WHERE function = ? AND unit = ?", function, unit
         )
-        return found[0] if found else None  # type: ignore[return-value]
+        return found[0] if found else None

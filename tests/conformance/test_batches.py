@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,11 @@ steps = st.one_of(
     st.tuples(st.just("unfenced"), st.none()),
     st.tuples(st.just("end-stream"), st.integers(1, 12)),
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def seed_is_told() -> None:
+    print(f"\nbatches by seed {SEED}")
 
 
 def work(books: Books, at: int, step: Step) -> Any:
@@ -123,12 +129,8 @@ async def play(history: list[Step], batch: list[Step], pause_ms: int) -> None:
     st.lists(steps, min_size=2, max_size=16),
     st.sampled_from([0, 0, 4_999, 6_001, 7_000]),
 )
-@long_run(count(40, 3000))
+@long_run(count(40, 1500))
 def test_a_batch_does_what_its_operations_would_do_one_by_one(
     history: list[Step], batch: list[Step], pause_ms: int
 ):
     asyncio.run(play(history, batch, pause_ms))
-
-
-def test_the_seed_is_told():
-    print(f"batches by seed {SEED}; repeat with FENCEGATE_SEED={SEED}")

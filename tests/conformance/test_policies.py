@@ -20,7 +20,7 @@ async def adopted(store: Books) -> Books:
 
 
 def versions(store: Books) -> dict[str, int]:
-    return dict(store.rows("SELECT name, version FROM policy_identity"))  # type: ignore[arg-type]
+    return dict(store.rows("SELECT name, version FROM policy_identity"))
 
 
 async def test_policies_adopted_again_stay_as_they_are(adopted: Books):

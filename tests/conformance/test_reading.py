@@ -11,7 +11,7 @@ from tests.conformance.books import SEAL_MS, Books
 
 async def listed(store: Books, **wanted: object) -> list[str]:
     reader = await store.ledger.reader()
-    found, _ = await reader.effects(EffectFilter(**wanted))  # type: ignore[arg-type]
+    found, _ = await reader.effects(EffectFilter(**wanted))
     return [effect.id for effect in found]
 
 

@@ -19,8 +19,11 @@ from tests.proxy.setting import (
     raw_got,
     until_settled,
 )
-from tests.raw_destination import RawDestination, answer, rst, silent, sse
+from tests.raw_destination import RawDestination, answer, fin, in_turn, raw, rst, silent, sse
 
+SSE_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 WRITE = request("POST", "/d/crm/notes", body=b"{}", key="k-1")
 
 
@@ -134,23 +137,26 @@ async def test_leaving_a_write_s_stream_keeps_its_outcome(
     house: House, crm: RawDestination, end: str
 ) -> None:
     gate = asyncio.Event()
-    crm.on("/notes", sse(b"data: 1\n\n", b"data: 2\n\n", gate=gate, end=end == "whole"))
+    finish = raw(b"9\r\ndata: 2\n\n\r\n0\r\n\r\n") if end == "whole" else fin
+    crm.on("/notes", in_turn(raw(SSE_HEAD + b"9\r\ndata: 1\n\n\r\n"), held(gate, finish)))
     async with RawCaller(house.gateway.port) as caller:
         await caller.send(WRITE)
         await caller.until(b"data: 1\n\n")
         caller.leave()
-    if end == "cut":
-        crm.wires[0].rst()
+        await until_left(house)
+    assert crm.wires[0].is_open  # hanging up may stop what it is still doing
     gate.set()
+    await eventually(lambda: no_task_runs(house))
 
-    async def told() -> bool:
-        gate.set()
-        return (await raw_got(house, WRITE)).json["answer"] == expected
+    again = await raw_got(house, WRITE)
 
-    expected = "streamed" if end == "whole" else "incomplete"
-    await eventually(told)
     assert (await effects(house))[0]["outcome"] == "confirmed"
+    assert again.json["answer"] == ("streamed" if end == "whole" else "incomplete")
     assert len(crm.received) == 1
+
+
+async def no_task_runs(house: House) -> bool:
+    return not house.gateway.house.tasks.running
 
 
 async def test_a_stream_that_begins_when_its_caller_has_left_is_read_to_its_end(

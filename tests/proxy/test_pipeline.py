@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.proxy.setting import (
     OpenHouse,
     destination,
     effects,
+    eventually,
+    held,
     principals,
     raw_got,
 )
@@ -317,6 +320,27 @@ async def test_reads_pass_while_the_gateway_drains(house: House, crm: RawDestina
 
     assert (read.status, write.status, write.problem) == (200, 503, "draining")
     assert [r.method for r in crm.received] == ["GET"]
+
+
+async def test_a_write_that_waits_for_its_turn_is_not_begun_while_the_gateway_drains(
+    open_house: OpenHouse, crm: RawDestination
+) -> None:
+    house = await open_house(destination(crm, limits="{at_once: 1, barrier_wait: 4s}"))
+    gate = asyncio.Event()
+    crm.on("/slow", held(gate, answer(200)))
+    slow = asyncio.ensure_future(house.worker().post("/slow", "k-0"))
+    await crm.until_received(1)
+    waiting = asyncio.ensure_future(house.worker().post("/notes", "k-1"))
+    await eventually(lambda: two_tasks_run(house))
+    house.gateway.house.state.draining = True
+    gate.set()
+
+    assert ((await slow).status, (await waiting).problem) == (200, "draining")
+    assert [r.path for r in crm.received] == ["/slow"]
+
+
+async def two_tasks_run(house: House) -> bool:
+    return house.gateway.house.tasks.running == 2
 
 
 async def test_a_read_in_early_data_passes(house: House, crm: RawDestination) -> None:

@@ -21,7 +21,7 @@ async def at_once(house: House, **more: str) -> list[Got]:
     return await asyncio.gather(*asked)
 
 
-@pytest.mark.parametrize("limits", ["{timeout: 10s}", "{timeout: 10s, at_once: 3}"])
+@pytest.mark.parametrize("limits", ["{barrier_wait: 10s}", "{barrier_wait: 10s, at_once: 3}"])
 async def test_one_of_many_arrives_and_the_others_are_told_so(
     open_house: OpenHouse, crm: RawDestination, limits: str
 ) -> None:
@@ -38,7 +38,8 @@ async def test_one_of_many_arrives_and_the_others_are_told_so(
     assert {(each.status, each.body) for each in answered} == {(201, BODY)}
 
 
-async def test_all_who_wait_get_the_same_bytes(house: House, crm: RawDestination) -> None:
+async def test_all_who_wait_get_the_same_bytes(open_house: OpenHouse, crm: RawDestination) -> None:
+    house = await open_house(destination(crm, limits="{timeout: 10s, barrier_wait: 10s}"))
     gate = asyncio.Event()
     crm.on("/notes", held(gate, answer(201, BODY)), answer(200, b"a second arrival"))
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from gateway.cli.main import app as command_line
 from tests.house import Got, House
 from tests.proxy.raw_caller import request
-from tests.proxy.setting import LIMITS, OpenHouse, destination, effects, principals, raw_got
+from tests.proxy.setting import READ, WRITE, OpenHouse, destination, effects, principals, raw_got
 from tests.raw_destination import RawDestination, Received, Wire, answer, rendered, rst, silent
 
 TOKEN = "fg_ana"
@@ -23,6 +23,7 @@ LOGINS = {
     "header": '{kind: header, name: X-Api-Key, value: "${env:CRM_KEY}"}',
     "basic": '{kind: basic, user: robot, password: "${env:CRM_KEY}"}',
 }
+LATE = '{match: "POST /late", does: write, guard: none, limits: {timeout: 300ms}}'
 SECRETS = [
     TOKEN.encode(), CREDENTIAL.encode(), base64.b64encode(f"robot:{CREDENTIAL}".encode()),
     base64.b64encode(f"x:{TOKEN}".encode()),
@@ -107,7 +108,7 @@ async def test_no_secret_is_told_logged_or_kept(
 ) -> None:  # fmt: skip
     monkeypatch.setenv("CRM_KEY", CREDENTIAL)
     house = await open_house(
-        destination(crm, login=LOGINS[kind], limits=LIMITS.replace("5s", "300ms")),
+        destination(crm, LATE, READ, WRITE, login=LOGINS[kind]),
         dev=False, principals=principals(tmp_path, ana=""), log_level="debug",
     )  # fmt: skip
 
@@ -133,7 +134,7 @@ async def test_the_destination_gets_its_own_credential_and_none_of_the_caller_s(
 ) -> None:  # fmt: skip
     monkeypatch.setenv("CRM_KEY", CREDENTIAL)
     house = await open_house(
-        destination(crm, login=LOGINS[kind], limits=LIMITS.replace("5s", "300ms")),
+        destination(crm, LATE, READ, WRITE, login=LOGINS[kind]),
         dev=False, principals=principals(tmp_path, ana=""),
     )  # fmt: skip
 

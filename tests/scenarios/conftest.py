@@ -14,4 +14,6 @@ from tests.scenarios.stage import Stage
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     with Children(tmp_path) as children:
-        yield Stage(tmp_path, children, disk=tmp_path / "var")
+        made = Stage(tmp_path, children, disk=tmp_path / "var")
+        yield made
+        made.clear()

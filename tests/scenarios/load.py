@@ -18,7 +18,7 @@ from typing import Final
 from tests.house import Got
 from tests.scenarios.account import Account, take_account
 from tests.scenarios.caller import NoAnswer
-from tests.scenarios.stage import Stage
+from tests.scenarios.stage import Stage, until
 
 WORKERS: Final = 16
 NOTES: Final = 3
@@ -62,9 +62,12 @@ class Wish:
 class Load:
     """The workers. `up` is cleared while there is no gateway to talk to."""
 
-    def __init__(self, stage: Stage, dice: random.Random) -> None:
+    def __init__(self, stage: Stage, dice: random.Random, *, slow: str = "delay:500ms") -> None:
+        """`slow` is the longest that the CRM takes for a change of a note; it is done by its seal,
+        and until then no newer term's change of that note may overtake it."""
         self.stage = stage
         self.dice = dice
+        self.slow = slow
         self.term = 1
         self.up = asyncio.Event()
         self.wishes: list[Wish] = []
@@ -120,10 +123,15 @@ class Load:
         """Send once; now and then as the old leader that does not know of the new one."""
         old_leader = self.term > 1 and self.dice.random() < 0.03
         term, floor = self.term - old_leader, self.highest_seen
+        is_slow = wish.method == "PATCH" and self.dice.random() < 0.15
         wish.tries += 1
         try:
             got = await self.stage.leader(term).send(
-                wish.method, wish.path, wish.key, {"text": wish.key}
+                wish.method,
+                wish.path,
+                wish.key,
+                {"text": wish.key},
+                **({"X_Sandbox_Fault": self.slow} if is_slow else {}),
             )
         except NoAnswer:
             self.answers["no answer"] += 1
@@ -148,14 +156,17 @@ class Load:
         """End the misbehaviour, let deadlines pass, and take the account."""
         await self.stage.crm("DELETE", "/_sandbox/chaos")
         await self.stage.until_ready()
-        await self._nothing_in_flight()
+        await until(self._nothing_in_flight, "end of what is in flight")
         return take_account(await self.stage.received(), await self.stage.effects())
 
-    async def _nothing_in_flight(self) -> None:
-        give_up_s = asyncio.get_running_loop().time() + 10
-        while None in (await self.stage.outcomes()).values():
-            assert asyncio.get_running_loop().time() < give_up_s, "intents stay without an outcome"
-            await asyncio.sleep(0.1)
+    async def _nothing_in_flight(self) -> bool:
+        """Whether every intent has its outcome, and the CRM has finished what it was slow with."""
+        slow = [
+            entry
+            for entry in await self.stage.received()
+            if str(entry["fault"]).startswith("delay") and not entry["applied"]
+        ]
+        return not slow and None not in (await self.stage.outcomes()).values()
 
     async def retry_unknown(self) -> Counter[str]:
         """Try every unknown effect once more; return what callers are told."""

@@ -27,8 +27,9 @@ async def crash(stage: Stage, load: Load, throws: random.Random) -> None:
 
 async def test_a_gateway_killed_at_any_moment_does_nothing_twice_and_forgets_nothing(stage):
     throws, kills = dice("crash"), count(small=15, full=200)
-    await stage.start(timeout="1s")
-    load = Load(stage, throws)
+    # Slow enough for a write to be still on its way when the next term begins.
+    await stage.start(timeout="3s")
+    load = Load(stage, throws, slow="delay:2500ms")
     await load.prepare()
     load.up.set()
 

@@ -31,7 +31,9 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 def stage(tmp_path: Path, disk: Disk) -> Iterator[Stage]:
     """A stage whose ledger lies on the small disk; its processes end before that is unmounted."""
     with Children(tmp_path) as children:
-        yield Stage(tmp_path, children, disk=disk.folder)
+        made = Stage(tmp_path, children, disk=disk.folder)
+        yield made
+        made.clear()
 
 
 async def full(stage: Stage, disk: Disk) -> None:

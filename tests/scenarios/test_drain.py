@@ -37,7 +37,7 @@ async def test_a_draining_gateway_says_so_and_takes_no_new_writes(stage):
 
     stage.signal(signal.SIGTERM)
     ready = await stage.until_ready(503)
-    refused = await stage.leader().create("k-2")
+    refused = await stage.leader().create("k-2", Connection="keep-alive")
     read = await stage.get("/d/crm/contacts")
     alive = await stage.get("/livez")
 

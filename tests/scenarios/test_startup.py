@@ -119,7 +119,7 @@ async def test_a_port_in_use_is_refused_and_leaves_the_ledger_in_order(stage):
     [
         ("ledger", "mysql://root:hunter2@db/x", "mysql://…"),
         ("listen", "everywhere", "'everywhere'"),
-        ("drain_s", "-1", "negative"),
+        ("drain_s", "-1", "-1"),
         ("log_level", "loud", "loud"),
         ("principals", "absent.yaml", "absent.yaml"),
     ],

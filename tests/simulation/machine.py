@@ -26,14 +26,13 @@ from tests.simulation.destination import Destination, Fate, Sent, hold
 from tests.simulation.watch import OPEN, Snapshot, Watch, check_raises, check_refusal
 
 T = TypeVar("T")
-ADMITTING = ("admit",)
 
 keys = st.sampled_from([f"k-{n}" for n in range(6)])
 covers = st.sampled_from(["a", "a", "b"])
 bodies = st.sampled_from(["one", "one", "one", "two"])
 fates = st.sampled_from(list(Fate))
 pauses = st.sampled_from([10, 400, TIMEOUT_MS, TIMEOUT_MS + 1001, SEAL_MS])
-places = st.integers(0, 1000)
+places = st.integers(0, 10 * SEAL_MS)
 
 
 class Gateway(RuleBasedStateMachine):
@@ -205,13 +204,21 @@ class Gateway(RuleBasedStateMachine):
         self.watch.look()
 
     @precondition(lambda self: self.watch.seen.effects)
-    @rule(place=places, again=st.booleans())
-    def an_operator_decides(self, place: int, again: bool) -> None:
+    @rule(place=places)
+    def an_operator_decides(self, place: int) -> None:
         """Say what the destination shows now. An eager one asks too early; the seal tells."""
         unknown = [e for e, (outcome, _) in self.watch.seen.effects.items() if outcome in OPEN]
         if unknown:
             self.decide(unknown[place % len(unknown)])
             self.watch.look()
+
+    @rule(key=keys, covers=covers, place=places)
+    def an_operator_decides_right_after_the_deadline(
+        self, key: str, covers: str, place: int
+    ) -> None:
+        self.ask(key, self.terms[-1], covers, "one", Fate.LATE, place)
+        self.time_passes(TIMEOUT_MS)
+        self.an_operator_decides(place=place)
 
     # -- how it goes
 
@@ -262,8 +269,10 @@ class Gateway(RuleBasedStateMachine):
         return Sent(ruling.effect_id, ruling.n, key, covers, term, body, seal_at_ms)
 
     def on_record(self, sent: Sent) -> None:
-        intent = self.watch.read().attempts.get((sent.effect_id, sent.n))
-        hold("I6", intent is not None, f"{sent} is sent without a record")
+        now = self.watch.read()
+        intent = now.attempts.get((sent.effect_id, sent.n))
+        recorded = intent is not None and sent.effect_id in now.effects
+        hold("I6", recorded, f"{sent} is sent without a record")
         hold(
             "I6",
             intent is not None and (intent.term, intent.outcome) == (sent.term, None),
@@ -279,7 +288,8 @@ class Gateway(RuleBasedStateMachine):
         if fate in (Fate.ANSWERED, Fate.FAILED, Fate.ANSWER_LOST, Fate.SLOW):
             self.destination.apply(sent)
         elif fate is Fate.LATE or (fate is Fate.CRASH_AFTER and place % 2):
-            arrives = self.true_ms + 1 + place % (SEAL_MS - 1)
+            earliest = TIMEOUT_MS if fate is Fate.LATE and place % 3 else 1
+            arrives = self.true_ms + earliest + place % (SEAL_MS - earliest)
             self.destination.on_the_wire.append((arrives, sent))
         elif fate is Fate.CRASH_AFTER:
             self.destination.apply(sent)
@@ -352,7 +362,7 @@ class Gateway(RuleBasedStateMachine):
         self.terms.append(self.terms[-1] + 1)
         for what in ("a", "b"):
             ruling = self.do(self.books.admit(f"fresh-{what}", term=self.terms[-1], covers=what))
-            hold("liveness", verdict(ruling) in ADMITTING, f"a fresh key gets {verdict(ruling)}")
+            hold("liveness", verdict(ruling) == "admit", f"a fresh key gets {verdict(ruling)}")
 
 
 async def stop(books: Books) -> None:

@@ -19,14 +19,13 @@ from gateway.store import batch, clock, operations, rows, upkeep
 @dataclass(frozen=True)
 class Mutant:
     """`owner.name` without a guard: `old` in its text becomes `new`. `users` are the modules
-    that imported the function by its name. `killed_by` are the promises that may break."""
+    that imported the function by its name."""
 
     guard: str
     owner: ModuleType | type
     name: str
     old: str
     new: str
-    killed_by: tuple[str, ...]
     users: tuple[ModuleType, ...] = ()
 
     def function(self) -> Callable[..., Any]:
@@ -55,49 +54,47 @@ class Mutant:
 
 MUTANTS = [
     Mutant("the term check", fence, "_authority",
-           "if attempt.term < view.highest_term:", "if False:", ("I4", "I16")),
+           "if attempt.term < view.highest_term:", "if False:"),
     Mutant("the holder check", fence, "_authority",
-           "if contested and not _may_call(attempt, view):", "if False:", ("I4",)),
+           "if contested and not _may_call(attempt, view):", "if False:"),
     Mutant("the fingerprint check", fence, "_spent_key",
-           "if not prior.fingerprint.same_request(attempt.fingerprint):", "if False:", ("I7",)),
+           "if not prior.fingerprint.same_request(attempt.fingerprint):", "if False:"),
     Mutant("the unknown check", fence, "_spent_key",
-           "return Refusal.OUTCOME_UNKNOWN", "return None", ("I7", "I9", "I8")),
+           "return Refusal.OUTCOME_UNKNOWN", "return None"),
     Mutant("the in-flight check", fence, "_spent_key",
-           "return Refusal.IN_FLIGHT", "return None", ("I7", "I9", "I8")),
+           "return Refusal.IN_FLIGHT", "return None"),
     Mutant("the replay of what happened", fence, "_spent_key",
-           "is OnDuplicate.REJECT else prior", "is OnDuplicate.REJECT else None",
-           ("I7", "I9", "I8")),
+           "is OnDuplicate.REJECT else prior", "is OnDuplicate.REJECT else None"),
     Mutant("the row-count check", rows, "insert",
-           "if written != len(rows):", "if False:", ("I6", "I7", "I8")),
+           "if written != len(rows):", "if False:"),
     Mutant("the barrier", fence, "_predecessor",
-           "return unsealed(older, view.now_ms)", "return None", ("I10",)),
+           "return unsealed(older, view.now_ms)", "return None"),
     Mutant("the barrier after the deadline", effect, "unsealed",
-           "if now_ms < attempt.seal_at_ms", "if now_ms < attempt.deadline_at_ms", ("I10",),
+           "if now_ms < attempt.seal_at_ms", "if now_ms < attempt.deadline_at_ms",
            (fence,)),
     Mutant("the seal for an operator's no-effect", upkeep, "_unresolvable",
-           "if given.outcome is Outcome.NO_EFFECT and any(", "if False and any(",
-           ("I9", "I7", "I10")),
+           "if given.outcome is Outcome.NO_EFFECT and any(", "if False and any("),
     Mutant("the term raise", fence, "decide",
-           "raises = attempt.term > view.highest_term", "raises = False", ("I4",),
+           "raises = attempt.term > view.highest_term", "raises = False",
            (operations,)),
     Mutant("the strand at restart", batch.Batch, "strand",
-           "(late or not ours)", "late", ("6.2 stranded",)),
+           "(late or not ours)", "late"),
     Mutant("the strand after the deadline", batch.Batch, "strand",
-           "(late or not ours)", "not ours", ("I17",)),
+           "(late or not ours)", "not ours"),
     Mutant("the compare-and-set of settling", effect, "settled_attempt",
-           "return None", "return answer", ("I8",), (operations,)),
+           "return None", "return answer", (operations,)),
     Mutant("the sum over the attempts", operations, "_admit",
-           "effect.outcome = effect.resolved_by", "effect.resolved_by", ("I8", "I7")),
+           "effect.outcome = effect.resolved_by", "effect.resolved_by"),
     Mutant("the seals across a jump of the clock", upkeep, "hold_seals",
-           "seal_at_ms = seal_at_ms + ?", "seal_at_ms = seal_at_ms + 0 * ?", ("I9", "I10", "I7")),
+           "seal_at_ms = seal_at_ms + ?", "seal_at_ms = seal_at_ms + 0 * ?"),
     Mutant("the clock that never goes back", clock.StoreClock, "__init__",
-           "max(now_ms, clock.wall_ms())", "clock.wall_ms()", ("I18",)),
+           "max(now_ms, clock.wall_ms())", "clock.wall_ms()"),
     Mutant("the handover's look at the whole scope", batch.Batch, "load",
-           "if term > self.scopes[scope].highest_term:", "if False:", ("I14",)),
+           "if term > self.scopes[scope].highest_term:", "if False:"),
     Mutant("the handover's look at the batch", batch.Batch, "add_attempt",
-           "self._add_open(effect.scope, row_open)", "pass", ("I10", "I14")),
+           "self._add_open(effect.scope, row_open)", "pass"),
     Mutant("the answer that stays", batch.Batch, "add_answer",
-           "answer.body,", "answer.body + b'!',", ("I7",)),
+           "answer.body,", "answer.body + b'!',"),
 ]  # fmt: skip
 
 ESSENTIAL = frozenset(

@@ -6,13 +6,15 @@ import asyncio
 import os
 import re
 import signal
+import sqlite3
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from gateway.core.effect import Outcome
-from gateway.core.errors import StoreError
+from gateway.core.errors import LedgerUnavailable, StoreError
 from gateway.store.connect import FileLock
 from tests.conformance.books import Books
 
@@ -75,6 +77,22 @@ async def test_a_ledger_that_cannot_be_opened_is_let_go(tmp_path: Path):
     for _ in range(2):  # the lock is free again
         with pytest.raises(StoreError, match=re.escape(f"{path} cannot be opened")):
             await Books.open(path)
+
+
+async def test_a_ledger_whose_start_fails_leaves_nothing_running(tmp_path: Path):
+    path = tmp_path / "ledger.db"
+    await (await Books.open(path)).close()
+    db = sqlite3.connect(path)
+    db.execute(
+        "CREATE TRIGGER refuse BEFORE INSERT ON instance "
+        "BEGIN SELECT RAISE(ABORT, 'not today'); END"
+    )
+    db.close()
+
+    with pytest.raises(LedgerUnavailable, match="not today"):
+        await Books.open(path)
+
+    assert "ledger-writer" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_lock_is_free_after_its_release(tmp_path: Path):

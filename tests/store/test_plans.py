@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from gateway.core.effect import Outcome
 from gateway.core.ids import Scope
 from gateway.store.batch import Batch, Wanted, read_answer
-from gateway.store.connect import open_database
 from gateway.store.migrate import migrate
 from gateway.store.operations import Admission, Settling, StreamEnd
 from gateway.store.records import AnswerState
@@ -37,8 +35,8 @@ class Listener:
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    connection = open_database(tmp_path / "ledger.db")
+def db() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
     migrate(connection, NOW_MS)
     yield connection
     connection.close()

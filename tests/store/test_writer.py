@@ -50,7 +50,7 @@ async def make_flaky(books: Books) -> Flaky:
     writer = writer_of(books.ledger)
     assert writer._db is not None
     flaky = Flaky(writer._db)
-    writer._db = flaky  # type: ignore[assignment]
+    writer._db = flaky
     return flaky
 
 

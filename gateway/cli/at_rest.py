@@ -1,0 +1,113 @@
+"""The ledger's own file, from the command line: read beside a gateway, or changed at rest."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from gateway import __version__
+from gateway.cli.exits import Exit, fail
+from gateway.clock import SystemClock
+from gateway.control.views import effect_out
+from gateway.core.effect import Outcome
+from gateway.core.errors import StoreError
+from gateway.settings import load_settings
+from gateway.store.ledger import Ledger
+from gateway.store.queries import Reader
+from gateway.store.records import EffectFilter, Resolution, Unresolved
+
+LOCAL_OPERATOR: Final = "local-operator"
+"""Who decides in the file itself: whoever may write it."""
+
+_REFUSED: Final = {
+    Unresolved.NOT_FOUND: ("it is not there", Exit.NOT_FOUND),
+    Unresolved.VERSION_CONFLICT: (
+        "it has changed since that version; look again with 'effects show'",
+        Exit.CONFLICT,
+    ),
+    Unresolved.NOT_UNKNOWN: ("only an unknown effect is for a person to decide", Exit.CONFLICT),
+    Unresolved.BEFORE_SEAL: (
+        "until its seal the destination may still carry the request out; decide no-effect after "
+        "that ('effects show' says when), having looked at the destination again",
+        Exit.CONFLICT,
+    ),
+}
+
+
+def ledger_file(ledger: str | None) -> Path:
+    """Return the file of the ledger that is named or set. Raises StoreError if there is none.
+
+    Asked before SQLite is, which would make an empty ledger where the name is mistyped.
+    """
+    path = load_settings(ledger=ledger).ledger_path()
+    if not path.is_file():
+        raise StoreError(
+            f"there is no ledger at {path}; look at --ledger, or start a gateway that makes it"
+        )
+    if not os.access(path, os.R_OK):
+        raise StoreError(
+            f"the ledger at {path} may not be read by this user; use the gateway's user, or ask "
+            "the gateway with --url"
+        )
+    return path
+
+
+def list_effects(ledger: str | None, query: dict[str, Any]) -> dict[str, Any]:
+    """Return a page of effects as /v1 gives it."""
+    return asyncio.run(_page(ledger_file(ledger), EffectFilter(**query)))
+
+
+def show_effect(ledger: str | None, effect_id: str) -> dict[str, Any] | None:
+    """Return an effect as /v1 gives it, or None."""
+    return asyncio.run(_one(ledger_file(ledger), effect_id))
+
+
+def resolve_effect(
+    ledger: str | None, effect_id: str, outcome: str, reason: str, version: int | None
+) -> dict[str, Any]:
+    """Resolve in the file itself, which no gateway may be using; return the effect."""
+    given = Resolution(effect_id, Outcome(outcome), reason, LOCAL_OPERATOR, version)
+    effect = asyncio.run(_resolve(ledger_file(ledger), given))
+    return effect or {}
+
+
+async def open_at_rest(path: Path, otherwise: str) -> Ledger:
+    """Open a ledger that no gateway uses. Raises StoreError, with what to do `otherwise`."""
+    try:
+        return await Ledger.open(path, SystemClock(), version=__version__)
+    except StoreError as error:
+        raise StoreError(f"{error}; {otherwise}") from error
+
+
+async def _page(path: Path, wanted: EffectFilter) -> dict[str, Any]:
+    reader = await Reader.open(path)
+    try:
+        effects, cursor = await reader.effects(wanted)
+    finally:
+        await reader.close()
+    return {"items": [effect_out(effect).model_dump() for effect in effects], "next": cursor}
+
+
+async def _one(path: Path, effect_id: str) -> dict[str, Any] | None:
+    reader = await Reader.open(path)
+    try:
+        effect = await reader.effect(effect_id)
+    finally:
+        await reader.close()
+    return None if effect is None else effect_out(effect).model_dump()
+
+
+async def _resolve(path: Path, given: Resolution) -> dict[str, Any] | None:
+    ledger = await open_at_rest(
+        path, "if it is a gateway that runs, resolve through it with --url http://host:port"
+    )
+    try:
+        refusal = await ledger.resolve(given)
+    finally:
+        await ledger.close()
+    if refusal is not None:
+        why, code = _REFUSED[refusal]
+        fail(f"effect {given.effect_id!r} is not resolved: {why}", code)
+    return await _one(path, given.effect_id)

@@ -1,0 +1,138 @@
+"""`/v1/destinations` and `/v1/openapi.json`: the policy as loaded, and the paths as described."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.wire.control import DestinationOut, DestinationPage
+from tests.control.office import Office
+from tests.house import FUNCTION
+from tests.proxy.setting import destination
+from tests.raw_destination import RawDestination
+
+SECRET = "s3cr3t-of-the-crm"
+LOGIN = '{kind: header, name: X-Api-Key, value: "${env:CRM_KEY}"}'
+ROUTES = (
+    '{name: look, match: "GET|HEAD /{rest*}", does: read}',
+    '{name: wipe, match: "DELETE /{rest*}", does: refuse, because: "nobody wipes a CRM"}',
+    '{name: note, match: "POST /notes", does: write, guard: none, on_duplicate: reject, '
+    'covers: "notes/{body.contact}", key: "{unit}/{body.contact}"}',
+)
+
+
+def policies(crm: RawDestination) -> dict[str, str]:
+    return {"crm": destination(crm, *ROUTES, login=LOGIN), "relatorio": FUNCTION}
+
+
+async def test_a_destination_is_shown_as_loaded_with_the_guarantee_of_each_route(
+    open_office: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRM_KEY", SECRET)
+    office: Office = await open_office(policies)
+
+    listed = await office.house.get("/v1/destinations")
+    alone = await office.house.get("/v1/destinations/crm")
+
+    shown = DestinationOut.model_validate(alone.json)
+    assert DestinationPage.model_validate(listed.json).items == [shown]
+    assert (shown.base_url, shown.boundary, shown.mode) == (office.crm.url, "enforced", "enforce")
+    assert shown.digest == office.panel.policies().destinations["crm"].digest
+    assert (shown.limits["timeout_ms"], shown.limits["settle_ms"]) == (5000, 1000)
+    told = {route.name: route for route in shown.routes}
+    assert list(told) == ["look", "wipe", "note"]
+    assert told["look"].guarantee == "nothing is changed"
+    assert told["wipe"].because == "nobody wipes a CRM"
+    assert told["note"].guarantee == "at most once, then a person"
+    assert (told["note"].covers, told["note"].key, told["note"].on_duplicate) == (
+        "notes/{body.contact}", "{unit}/{body.contact}", "reject",
+    )  # fmt: skip
+
+
+async def test_a_login_is_named_and_never_shown(
+    open_office: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRM_KEY", SECRET)
+    office: Office = await open_office(policies)
+
+    for path in ("/v1/destinations", "/v1/destinations/crm", "/readyz", "/metrics"):
+        got = await office.house.get(path)
+        assert SECRET not in got.body.decode()
+    login = (await office.house.get("/v1/destinations/crm")).json["login"]
+    assert "X-Api-Key" in login
+
+
+@pytest.mark.parametrize("name", ["none", "%FF", "crm%20", "CRM"])
+async def test_a_destination_of_another_name_is_not_there(office: Office, name: str) -> None:
+    got = await office.house.get(f"/v1/destinations/{name}")
+
+    assert (got.status, got.problem) == (404, "destination-unknown")
+
+
+def references(value: Any) -> Iterator[str]:
+    """Every `$ref` in a document."""
+    if isinstance(value, dict):
+        yield from (ref for key, ref in value.items() if key == "$ref")
+        for each in value.values():
+            yield from references(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from references(each)
+
+
+async def test_the_description_is_openapi_3_1_and_whole(office: Office) -> None:
+    document = (await office.house.get("/v1/openapi.json")).json
+
+    assert re.match(r"3\.1\.\d+\Z", document["openapi"])
+    assert document["info"]["title"]
+    assert document["info"]["version"]
+    schemes = document["components"]["securitySchemes"]
+    assert all(name in schemes for need in document["security"] for name in need)
+    for reference in references(document):
+        assert reference.startswith("#/components/schemas/")
+        assert reference.rpartition("/")[2] in document["components"]["schemas"]
+    ids = []
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            ids.append(operation["operationId"])
+            named = {p["name"] for p in operation["parameters"] if p["in"] == "path"}
+            assert named == set(re.findall(r"\{(\w+)\}", path))
+            assert all(p["required"] for p in operation["parameters"] if p["in"] == "path")
+            assert {"200", "default"} <= set(operation["responses"])
+            assert all(answer["description"] for answer in operation["responses"].values())
+    assert len(ids) == len(set(ids))
+
+
+async def test_every_path_of_the_description_answers(office: Office) -> None:
+    effect_id = await office.unknown()
+    document = (await office.house.get("/v1/openapi.json")).json
+    asked = 0
+
+    for path, item in document["paths"].items():
+        real = path.replace("{id}", effect_id).replace("{destination}", "crm")
+        for method, operation in item.items():
+            body = {"as": "confirmed", "reason": "seen"} if "requestBody" in operation else None
+            async with office.house.session.request(
+                method, f"{office.house.url}{real}", json=body
+            ) as got:
+                said = await got.json()
+            assert got.status == 200, (method, path, said)
+            asked += 1
+            schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+            model = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+            assert set(said) == set(model["properties"]) == set(model["required"])
+
+    assert asked >= 5
+
+
+async def test_the_filters_of_the_description_are_those_that_are_taken(office: Office) -> None:
+    document = (await office.house.get("/v1/openapi.json")).json
+    described = [p["name"] for p in document["paths"]["/v1/effects"]["get"]["parameters"]]
+    known = (await office.house.get("/v1/effects?none=1")).json["detail"]
+
+    assert described
+    assert all(repr(name) in known for name in described)
+    assert known.count("'") == 2 * len(described) + 2
