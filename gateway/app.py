@@ -57,6 +57,7 @@ class Gateway:
         self.clock = clock
         self.port = 0
         self._principals_seen = _stamp(settings.principals) if settings.principals else None
+        self._principals_error: str | None = None
         self._keepers = Tasks(house.log)
         self._data = DataPlane(house)
         self._control = ControlPlane(
@@ -114,6 +115,8 @@ class Gateway:
             tasks=Tasks(log),
             replay_body_max_bytes=settings.replay_body_max_bytes,
         )
+        metrics.inflight.set_function(lambda: len(house.inflight))
+        metrics.slot_waiting.set_function(house.slots_waiting)
         policies = Policies(reloader, ledger, metrics, log, house.state.replace_policies)
         try:
             await policies.adopt_first(force=force_policies)
@@ -186,6 +189,7 @@ class Gateway:
             "in_flight": len(self.house.inflight),
             "ledger": {"ok": state.ledger_error is None, "unwritten": state.unwritten},
             "policies": self.policies.report(),
+            "principals": {"rejected": self._principals_error},
         }
         return Readiness(reasons, detail)
 
@@ -197,7 +201,13 @@ class Gateway:
         seen = await asyncio.to_thread(_stamp, path)
         if seen != self._principals_seen:
             self._principals_seen = seen
-            self.house.authenticator.replace(_principals(self.settings))
+            try:
+                self.house.authenticator.replace(_principals(self.settings))
+            except SettingsError as error:
+                self._principals_error = str(error)
+                self.house.log.error("principals-rejected", text=str(error))
+                return
+            self._principals_error = None
             self.house.log.info("principals", file=str(path))
 
     async def _sweep_spool(self) -> None:
@@ -211,9 +221,7 @@ class Gateway:
         house = self.house
         house.state.draining = True
         house.metrics.draining.set(1)
-        longest_ms = max(
-            (d.limits.timeout_ms for d in house.state.policies.destinations.values()), default=0
-        )
+        longest_ms = house.state.policies.longest_timeout_ms
         seconds = self.settings.drain_for_s(longest_ms)
         house.log.info("draining", seconds=seconds, in_flight=len(house.inflight))
         waiting = asyncio.ensure_future(house.tasks.drain(seconds))

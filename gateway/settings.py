@@ -126,7 +126,6 @@ class Settings(BaseSettings):
     )  # kept in memory up to here, in spool_dir beyond
     replay_body_max: Size = "256KiB"
     body_retention: Duration = "30d"
-    header_timeout: Duration = "10s"  # for a caller to finish its request line and headers
     keepalive_timeout: Duration = "75s"  # for a caller to send its next request
     drain_s: Annotated[float | None, BeforeValidator(_seconds)] = None
 
@@ -158,10 +157,6 @@ class Settings(BaseSettings):
     @property
     def body_retention_ms(self) -> int:
         return parse_duration_ms(self.body_retention)
-
-    @property
-    def header_timeout_s(self) -> float:
-        return parse_duration_ms(self.header_timeout) / 1000
 
     @property
     def keepalive_timeout_s(self) -> float:

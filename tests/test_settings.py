@@ -32,7 +32,6 @@ def test_without_anything_said_the_defaults_hold():
     assert settings.body_spool_bytes == 1024 * 1024
     assert settings.replay_body_max_bytes == 256 * 1024
     assert settings.body_retention_ms == 30 * 86_400_000
-    assert settings.header_timeout_s == 10
     assert settings.keepalive_timeout_s == 75
     assert settings.drain_for_s(30_000) == 35
 

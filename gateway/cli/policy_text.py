@@ -137,10 +137,8 @@ def route_lines(number: int, route: Route) -> list[str]:
 
 
 def guard_words(route: Route) -> str:
-    return (
-        f"guard {route.guard}: {GUARANTEE[route.guard]}; "
-        f"an unknown outcome is {AFTER_UNKNOWN[route.guard]}"
-    )
+    later = "" if route.guard is Guard.NONE else f" (once reconciled: {AFTER_UNKNOWN[route.guard]})"
+    return f"guard {route.guard}: {GUARANTEE[route.guard]}{later}"
 
 
 def key_words(route: Route) -> str:

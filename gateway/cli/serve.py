@@ -34,7 +34,6 @@ SpoolDir = Annotated[File, _setting("spool_dir", "Where large request bodies wai
 SpoolBytes = Annotated[Text, _setting("body_spool_bytes", "Larger ones wait there, e.g. 1MiB.")]
 ReplayMax = Annotated[Text, _setting("replay_body_max", "The largest answer kept, e.g. 256KiB.")]
 Retention = Annotated[Text, _setting("body_retention", "How long answers are kept, e.g. 30d.")]
-HeaderTime = Annotated[Text, _setting("header_timeout", "For a request's headers, e.g. 10s.")]
 KeepaliveTime = Annotated[Text, _setting("keepalive_timeout", "For the next request, e.g. 75s.")]
 DrainTime = Annotated[Text, _setting("drain_s", "For writes under way on SIGTERM, e.g. 35s.")]
 ForcePolicies = Annotated[
@@ -62,7 +61,6 @@ def serve(
     body_spool_bytes: SpoolBytes = None,
     replay_body_max: ReplayMax = None,
     body_retention: Retention = None,
-    header_timeout: HeaderTime = None,
     keepalive_timeout: KeepaliveTime = None,
     drain_s: DrainTime = None,
     force_policies: ForcePolicies = False,
@@ -83,7 +81,6 @@ def serve(
         body_spool_bytes=body_spool_bytes,
         replay_body_max=replay_body_max,
         body_retention=body_retention,
-        header_timeout=header_timeout,
         keepalive_timeout=keepalive_timeout,
         drain_s=drain_s,
     )

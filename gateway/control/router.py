@@ -133,7 +133,6 @@ class ControlPlane:
         )
 
     def _metrics(self) -> web.Response:
-        self._panel.metrics.inflight.set(self._panel.readiness().detail["in_flight"])
         body, content_type = self._panel.metrics.render()
         return web.Response(body=body, headers={"Content-Type": content_type})
 

@@ -35,14 +35,9 @@ class Guard(StrEnum):
     NONE = "none"
 
 
-GUARANTEE: Final[Mapping[Guard, str]] = {
-    Guard.NATIVE_KEY: "strong",
-    Guard.UNIQUE_FIELD: "strong",
-    Guard.VERSION: "good",
-    Guard.REPEAT: "good",
-    Guard.LOOK_FIRST: "best effort",
-    Guard.NONE: "at most once, then a person",
-}
+GUARANTEE: Final[Mapping[Guard, str]] = dict.fromkeys(Guard, "at most once, then a person")
+"""What a guard gives now. Guards are checked and shown; until effects are reconciled, none is
+acted on, and saying "strong" where a person has to decide would be a promise not kept."""
 
 
 class Mode(StrEnum):
@@ -316,6 +311,16 @@ class PolicySet:
     destinations: Mapping[str, Destination] = field(default_factory=dict)
     functions: Mapping[str, Function] = field(default_factory=dict)
     digest: str = ""
+
+    @property
+    def longest_timeout_ms(self) -> int:
+        """The longest that any exchange may take: how long a drain has to wait."""
+        limits = [
+            limits
+            for destination in self.destinations.values()
+            for limits in (destination.limits, *(route.limits for route in destination.routes))
+        ]
+        return max((each.timeout_ms for each in limits), default=0)
 
 
 DEFAULT_MEANING: Final[Mapping[int, Outcome]] = (

@@ -70,6 +70,8 @@ class Forwarder:
                 except LedgerUnavailable as error:
                     house.log.error("ledger-unavailable", error=str(error), at="admission")
                     return respond.problem("ledger-unavailable", facts={"reason": str(error)})
+                if ruling.decision is not None and ruling.decision.raises_term:
+                    house.metrics.terms_raised.inc()
                 if ruling.n is not None:
                     return await self._admitted(call, ruling, limits, began_s, slot)
             answer = await self._not_admitted(

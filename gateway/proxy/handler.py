@@ -57,6 +57,8 @@ class DataPlane:
                     work.add_done_callback(self._relay.nobody_waits)
                     raise
         except TurnedAway as turned:
+            call = turned.call
+            request_id = (call.fence.request_id if call else None) or request_id
             answer = respond.problem(turned.slug, detail=turned.detail, facts=dict(turned.facts))
             if turned.slug == "method-unsupported":
                 answer.extra.append(("Allow", ALLOWED))
@@ -95,6 +97,17 @@ class DataPlane:
             why = house.authenticator.why_not(request.raw_headers, now_ms)
             raise TurnedAway("unauthenticated", why)
         call = intake.begin(request, target, destination, principal)
+        try:
+            await self._complete(request, call)
+        except TurnedAway as turned:
+            turned.call = call
+            raise
+        return call
+
+    async def _complete(self, request: web.BaseRequest, call: Call) -> None:
+        """Find the route, check the rights to it, read the body, make the fence's question."""
+        house = self._house
+        policies = house.state.policies
         intake.choose_early(call, policies)
         if house.state.draining and not call.is_read:
             raise TurnedAway("draining")
@@ -107,7 +120,6 @@ class DataPlane:
         except BaseException:
             call.body.discard()
             raise
-        return call
 
     async def _body(self, request: web.BaseRequest, call: Call) -> Body:
         limit = call.limit_bytes
@@ -151,7 +163,7 @@ class DataPlane:
         try:
             got = await house.outbound.send_once(call.destination, outgoing)
             if isinstance(got, Silence):
-                answer = respond.unreachable(None, got.reason)
+                answer = respond.unanswered_read(got)
             else:
                 length = got.facts_headers.get("content-length", ("",))[0]
                 small = length.isdigit() and int(length) <= SMALL_READ_BYTES

@@ -49,6 +49,10 @@ class House:
     inflight: InFlight = field(default_factory=InFlight)
     _slots: dict[str, Slots] = field(default_factory=dict)
 
+    def slots_waiting(self) -> int:
+        """Return how many requests wait for a slot now."""
+        return sum(slots.waiting for slots in self._slots.values())
+
     def slots(self, destination: Destination) -> Slots:
         """Return the destination's slots, as many as its policy says now."""
         found = self._slots.get(destination.name)

@@ -48,6 +48,7 @@ class TurnedAway(Exception):
         self.slug = slug
         self.detail = detail
         self.facts: Mapping[str, object] = facts
+        self.call: Call | None = None  # as far as it had come, for the log
 
 
 @dataclass(slots=True)

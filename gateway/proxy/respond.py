@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.core.classify import Silence
 from gateway.core.effect import Outcome
 from gateway.core.fence import Refusal, Refuse
 from gateway.outbound.incoming import Incoming
@@ -178,6 +179,25 @@ def unreachable(effect_id: str | None, reason: str) -> Answer:
     answer.decision = "forwarded"
     answer.reason = reason
     answer.shareable = True
+    return answer
+
+
+def unanswered_read(silence: Silence) -> Answer:
+    """Return 502 for a read that got no answer: it changed nothing, sent or not."""
+    detail = None
+    if silence.sent:
+        detail = (
+            "The read was sent, but no answer came that could be read. It changed nothing; read "
+            "again later."
+        )
+    answer = problem(
+        "destination-unreachable",
+        detail=detail,
+        effect="none",
+        verdict="forwarded; reason=destination-unreachable",
+        facts={"reason": silence.reason},
+    )
+    answer.decision, answer.reason = "forwarded", silence.reason
     return answer
 
 

@@ -15,7 +15,7 @@ from gateway.core.errors import Malformed
 
 PREFIX: Final = "/d/"
 _TARGET: Final = re.compile(r"/d/([^/?#]+)([^#]*)\Z")
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,=:@-]*)*/?\Z")
 _FORBIDDEN: Final = re.compile(rb"[\x00\r\n\\]")

@@ -219,7 +219,7 @@ _LEADERSHIP: Final[dict[str, Problem]] = {
         status=412,
         title="The term is suspiciously far above the highest one",
         detail="Nothing was sent. Do not retry and do not try smaller terms. Tell the operator, "
-        "who can raise the highest term if this one is right.",
+        "who can raise 'max_term_jump' in the function's policy if this one is right.",
         page="The function's policy bounds by 'max_term_jump' how far a term may rise at once, so "
         "that one wrong number does not shut out every leader to come.",
     ),
@@ -334,7 +334,8 @@ _KEYS: Final[dict[str, Problem]] = {
         title="The destination has rejected this too often",
         detail="Nothing was sent. Do not retry, and do not issue it under another key. The "
         "destination rejected every attempt; report its last answer to the operator.",
-        page="After 'max_attempts' rejected attempts under a key an operator has to allow more.",
+        page="After 'max_attempts' rejected attempts under a key nothing more is sent under it. An "
+        "operator can raise 'max_attempts' in the policy.",
     ),
 }
 

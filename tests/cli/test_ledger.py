@@ -14,8 +14,6 @@ from gateway.cli.exits import Exit
 from gateway.clock import SystemClock
 from gateway.core.effect import Outcome
 from gateway.store.ledger import Ledger
-from gateway.store.queries import Reader
-from gateway.store.records import EffectFilter
 from tests.cli.shelf import Shelf, at_rest
 from tests.cli.terminal import call, run, run_beside
 from tests.conformance.books import Books, BootClock
@@ -31,15 +29,6 @@ async def fill(shelf: Shelf) -> dict[str, str]:
 def rows(path: Path, text: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path)) as db:
         return db.execute(text).fetchall()
-
-
-async def keys(path: Path) -> set[str | None]:
-    reader = await Reader.open(path)
-    try:
-        effects, _ = await reader.effects(EffectFilter(limit=500))
-        return {effect.key for effect in effects}
-    finally:
-        await reader.close()
 
 
 async def test_a_backup_taken_while_writing_has_all_that_was_committed_before(

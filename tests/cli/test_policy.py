@@ -98,7 +98,7 @@ def test_show_tells_what_each_route_guarantees_and_never_a_secret(tmp_path, monk
     assert "destination crm  http://127.0.0.1:9100" in done.output
     assert "BOUNDARY PARTIAL" in done.output
     assert "login header in X-Key" in done.output
-    assert "guard repeat: good; an unknown outcome is sent again" in done.output
+    assert "guard repeat: at most once, then a person (once reconciled: sent again" in done.output
     assert "guard none: at most once, then a person" in done.output
     assert "refused: these are the sandbox's controls" in done.output
     assert "function varredura-de-oportunidades" in done.output

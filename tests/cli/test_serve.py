@@ -105,7 +105,7 @@ def test_durations_and_sizes_are_written_with_their_unit(children: Children, fol
         *SERVE, "--policies", "rules", "--ledger", "sqlite:///ledger.db", "--dev",
         "--listen", "127.0.0.1:0", "--port-file", "port", "--drain-s", "100ms",
         "--body-retention", "2d", "--replay-body-max", "16KiB", "--body-spool-bytes", "64KiB",
-        "--keepalive-timeout", "5s", "--header-timeout", "3s",
+        "--keepalive-timeout", "5s",
     ]  # fmt: skip
     child = children.start("gateway", words)
 
