@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway import __version__
 from gateway.cli.exits import Exit, fail
-from gateway.clock import SystemClock
 from gateway.control.views import effect_out
 from gateway.core.effect import Outcome
 from gateway.core.errors import StoreError
 from gateway.settings import load_settings
-from gateway.store.ledger import Ledger
 from gateway.store.queries import Reader
 from gateway.store.records import EffectFilter, Resolution, Unresolved
+
+if TYPE_CHECKING:
+    from gateway.store.ledger import Ledger
 
 LOCAL_OPERATOR: Final = "local-operator"
 """Who decides in the file itself: whoever may write it."""
@@ -75,6 +76,9 @@ def resolve_effect(
 
 async def open_at_rest(path: Path, otherwise: str) -> Ledger:
     """Open a ledger that no gateway uses. Raises StoreError, with what to do `otherwise`."""
+    from gateway.clock import SystemClock  # not loaded where the file is only read
+    from gateway.store.ledger import Ledger
+
     try:
         return await Ledger.open(path, SystemClock(), version=__version__)
     except StoreError as error:

@@ -1,37 +1,30 @@
-"""One request's way onto the wire, which it takes once.
+"""One request's way onto the wire, which it takes once, and its answer's way back.
 
-aiohttp sends GET, HEAD, OPTIONS, TRACE, PUT and DELETE a second time by itself after
-ClientOSError or ServerDisconnectedError (aiohttp/client.py, IDEMPOTENT_METHODS), on fresh
-connections too. Behind a ledger that is a second effect nobody recorded. Two locks stop it: the
-error is renamed out of reach of that loop, and a request that was sent refuses to be sent.
+The theory is short. There is one moment before which nothing has happened and after which anything
+may have: the write of the head's first byte. Right before it, with nothing awaited in between,
+comes the last look (is it still time, is the connection clean), then `sent` turns true, then head
+and body go out in one write. So `sent` false is proof, and `sent` true is never retracted. Nothing
+here sends again, for any method: there is no code that could.
 """
 
 from __future__ import annotations
 
 import asyncio
-import weakref
+import errno
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final
-
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.client_middlewares import ClientHandlerType
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
+from typing import Final
 
 from gateway.clock import Clock
 from gateway.core.errors import InvariantError
-from gateway.outbound.transport import give_up_after, has_unread, reset
+from gateway.outbound.connection import Connection
+from gateway.outbound.reply import Reply, Unreadable
+from gateway.outbound.upload import Spool
+from gateway.outbound.watch import Watch
 
-LOOK_AGAIN_S: Final = 1.0
-"""The loop's timers stand still while the machine sleeps and deadlines do not, so the boot clock
-is read at least this often."""
-_GIVE_UP_STEP_MS: Final = 500
-
-
-class SendFailed(Exception):
-    """The connection failed; renamed so that the client library does not send again."""
+BUFFER_MAX_BYTES: Final = 256 * 1024
+"""How much of an answer waits here for its reader before the destination is made to wait."""
+_ONE_WRITE_MAX_BYTES: Final = 256 * 1024
 
 
 class Held(Exception):
@@ -42,10 +35,6 @@ class Held(Exception):
 
 class DirtyConnection(Held):
     """The connection has ended, or holds bytes that belong to no request of ours."""
-
-
-class Unwritable(Held):
-    """The head could not be put into bytes."""
 
 
 class SendBudgetSpent(Held):
@@ -74,210 +63,213 @@ class Outgoing:
 
 
 class Exchange:
-    """The state of one exchange between its first dial and the end of its answer.
+    """The state of one exchange between its last look and the end of its answer.
 
-    `carried` holds the connections that have carried a request before, with the milliseconds
-    after which the kernel gives up on each.
+    When `over`, `failure` says what broke it, or is None if the answer came whole.
     """
 
     __slots__ = (
-        "_carried", "_clock", "_ends_s", "_idle_s", "_loop", "_reused", "_timer",
-        "cleared", "expired", "file", "outgoing", "over", "protocol", "transport", "waits_since_s",
+        "_clock", "_ends_s", "_idle_s", "_loop", "_upload", "_waiter", "_waits_since_s", "_watch",
+        "connection", "failure", "outgoing", "over", "reply", "spool", "timer",
     )  # fmt: skip
 
     def __init__(
-        self,
-        clock: Clock,
-        outgoing: Outgoing,
-        carried: weakref.WeakKeyDictionary[ResponseHandler, int],
+        self, clock: Clock, watch: Watch, loop: asyncio.AbstractEventLoop, outgoing: Outgoing
     ) -> None:
-        self._carried = carried
         self._clock = clock
-        self._loop = asyncio.get_running_loop()
-        self._ends_s = self._loop.time() + outgoing.deadline_s - clock.boot_s()
+        self._watch = watch
+        self._loop = loop
+        self._ends_s = 0.0
         self._idle_s: float | None = None
-        self._reused = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._waits_since_s: float | None = None  # since when a chunk of the answer is awaited
+        self._waiter: asyncio.Future[None] | None = None
+        self._upload: asyncio.Task[None] | None = None
         self.outgoing = outgoing
-        self.file: BinaryIO | None = None  # the spooled body; closed with the exchange
-        self.protocol: ResponseHandler | None = None
-        self.transport: asyncio.Transport | None = None
-        self.cleared = False  # the last look said yes, on the connection in use
-        self.expired = False
+        self.reply = Reply(outgoing.method)
+        self.connection: Connection | None = None
+        self.spool: Spool | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.failure: str | None = None
         self.over = False
-        self.waits_since_s: float | None = None  # since when a chunk of the answer is awaited
+
+    # -- out
+
+    def send(self, connection: Connection, head: bytes) -> None:
+        """Take the last look, and write. Nothing may be awaited in here.
+
+        Raises:
+            Held: nothing was written. DirtyConnection: another connection may do.
+        """
+        outgoing = self.outgoing
+        now_s = self._clock.boot_s()
+        connection.give_up_within(max(1, int((outgoing.deadline_s - now_s) * 1000)))
+        if not connection.is_fit():
+            raise DirtyConnection
+        if outgoing.sent or self.over:
+            raise InvariantError(f"the same {outgoing.method} request would be sent again")
+        body = self._first_of_body()
+        if len(body) <= _ONE_WRITE_MAX_BYTES:
+            head, body = head + body, b""
+        now_s = self._clock.boot_s()
+        send_by_s = outgoing.send_by_s
+        if now_s >= outgoing.deadline_s or (send_by_s is not None and now_s > send_by_s):
+            raise SendBudgetSpent
+        connection.lend(self)
+        self.connection = connection
+        self._ends_s = self._loop.time() + outgoing.deadline_s - now_s
+        outgoing.sent = True
+        connection.write(head)
+        if body:
+            connection.write(body)
+        self._watch.add(self)
+        if self.spool is not None and self.spool.left:
+            self._upload = asyncio.create_task(self._pour(self.spool, connection))
+
+    def _first_of_body(self) -> bytes:
+        if self.spool is not None:
+            return self.spool.first
+        body = self.outgoing.body
+        return body if isinstance(body, bytes) else b""
+
+    async def _pour(self, spool: Spool, connection: Connection) -> None:
+        try:
+            await spool.pour(connection)
+        except (InvariantError, OSError, ValueError):  # it stays unfinished: nobody can take it
+            self.fail("write-failed")  # for whole
+
+    # -- back
+
+    def received(self, data: bytes) -> None:
+        reply = self.reply
+        try:
+            reply.feed(data)
+        except Unreadable:
+            self.fail("truncated" if reply.status else "unreadable-answer")
+            return
+        if not reply.status:
+            return
+        if not self.has_answer:
+            self.fail("bad-status")
+        elif reply.done:
+            self._finish()
+        else:
+            if reply.size > BUFFER_MAX_BYTES and self.connection is not None:
+                self.connection.hold()
+            self._wake()
+
+    def lost(self, error: Exception | None) -> None:
+        """The peer ended the connection, politely if there is no error."""
+        if self.over:
+            return
+        reply = self.reply
+        if error is None and reply.end_of_file():
+            self._finish()
+        elif isinstance(error, TimeoutError) or getattr(error, "errno", None) == errno.ETIMEDOUT:
+            self.fail("deadline")  # the kernel gave up in our stead (TCP_USER_TIMEOUT)
+        elif error is None:
+            self.fail("truncated" if reply.status else "closed-without-answer")
+        elif isinstance(error, BrokenPipeError) and not reply.status:
+            self.fail("write-failed")
+        else:
+            self.fail("reset")
+
+    def fail(self, reason: str) -> None:
+        """End it: after this nothing of the request can be written any more."""
+        if not self.over:
+            self.failure = reason
+            if self.connection is not None:
+                self.connection.reset()
+            self._end()
+
+    def _finish(self) -> None:
+        connection, reply = self.connection, self.reply
+        if connection is not None:
+            uploads = self._upload is not None and not self._upload.done()
+            if uploads or reply.surplus or connection.holds_unsent:
+                # An answer that came before the request was all out: the rest stays here.
+                connection.reset()
+            else:
+                connection.release(reusable=reply.keep_alive)
+        self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self.connection = None
+        self.reply.drop()
+        self._watch.remove(self)
+        if self._upload is not None:
+            self._upload.cancel()
+        if self.spool is not None:
+            self.spool.close()
+        self._wake()
+
+    # -- waiting
+
+    async def head(self) -> None:
+        """Wait for the answer's head, or the end."""
+        while not self.over and not self.reply.status:
+            await self._wait(None)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is a head to go by, whatever has become of the body."""
+        return 200 <= self.reply.status <= 599
+
+    async def some(self, until_s: float | None) -> bool:
+        """Wait for a piece of the body, or the end; False if `until_s` (loop time) comes first."""
+        while not self.over and not self.reply.pieces:
+            if until_s is not None and self._loop.time() >= until_s:
+                return False
+            await self._wait(until_s)
+        return True
+
+    def take(self) -> bytes:
+        """Return the body as far as it is here, and let more come."""
+        body = self.reply.take()
+        if self.connection is not None:
+            self.connection.go_on()
+        return body
 
     def now_s(self) -> float:
         """The event loop's time."""
         return self._loop.time()
 
-    def watch(self) -> None:
-        """Abort the connection when the time comes."""
-        now_s = self._loop.time()
-        next_look_s = now_s + LOOK_AGAIN_S
-        wanted_s = self._ends_s if self._idle_s is None else now_s + self._idle_s
-        self._timer = self._loop.call_at(min(wanted_s, next_look_s), self._look)
+    async def _wait(self, until_s: float | None) -> None:
+        waiter = self._waiter = self._loop.create_future()
+        self._waits_since_s = self._loop.time()
+        timer = None if until_s is None else self._loop.call_at(until_s, self._wake)
+        try:
+            await waiter
+        finally:
+            self._waiter = self._waits_since_s = None
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # -- time
 
     def stream(self, idle_s: float) -> None:
         """From here on silence ends the exchange, not its length."""
         self._idle_s = idle_s
-        self._stop_watch()
         if not self.over:
-            self.watch()
+            self._watch.remove(self)
+            self._watch.add(self)
 
-    def end(self, *, abort: bool) -> None:
-        """Finish. After this nothing of the request can be written any more."""
-        self.over = True
-        self._stop_watch()
-        if abort:
-            reset(self.transport)
-        if self.file is not None:
-            self.file.close()
+    def due_s(self) -> float | None:
+        """When to look whether it is late, in loop time; None while nobody waits."""
+        if self._idle_s is None:
+            return self._ends_s
+        return None if self._waits_since_s is None else self._waits_since_s + self._idle_s
 
-    @property
-    def still_uploads(self) -> bool:
-        return self.transport is not None and self.transport.get_write_buffer_size() > 0
+    def is_late(self) -> bool:
+        due_s = self.due_s()
+        if due_s is not None and self._loop.time() >= due_s:
+            return True
+        return self._idle_s is None and self._clock.boot_s() >= self.outgoing.deadline_s
 
-    @property
-    def was_reset(self) -> bool:
-        """Whether the connection ended by an error rather than by an end of file."""
-        protocol = self.protocol
-        return protocol is not None and isinstance(protocol.exception(), aiohttp.ClientOSError)
-
-    def waiting(self) -> None:
-        """A chunk of the answer is awaited from now on."""
-        self.waits_since_s = self._loop.time()
-
-    def _look(self) -> None:
-        if self._is_late():
-            self.expired = True
-            reset(self.transport)
-        else:
-            self.watch()
-
-    def _is_late(self) -> bool:
-        if self._idle_s is not None:
-            since_s = self.waits_since_s
-            return since_s is not None and self._loop.time() - since_s >= self._idle_s
-        past_deadline = self._clock.boot_s() >= self.outgoing.deadline_s
-        return past_deadline or self._loop.time() >= self._ends_s
-
-    def _stop_watch(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    async def guard(
-        self, request: aiohttp.ClientRequest, handler: ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        """Client middleware: the only way in which a request gets its exchange and its headers."""
-        if not isinstance(request, OnceRequest):
-            raise InvariantError(f"{type(request).__name__} would be sent without its guard")
-        request.exchange = self
-        request.headers.extend(self.outgoing.headers)
-        try:
-            return await handler(request)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-            raise  # the connector's own: the library does not send again after these
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-            raise SendFailed from error
-
-    def take(self, connection: Connection) -> None:
-        """Take this connection, and have the kernel give up on it no later than we do.
-
-        Raises:
-            Held: nothing may be written to it now.
-        """
-        self.cleared = False
-        protocol, transport = self._usable(connection)
-        self.protocol, self.transport = protocol, transport
-        set_ms = self._carried.get(protocol)
-        self._reused = set_ms is not None
-        left_ms = self._left_ms()
-        if set_ms is None or not left_ms - _GIVE_UP_STEP_MS <= set_ms <= left_ms:
-            # In steps, so that a busy connection is not told anew with every request.
-            wanted_ms = left_ms - left_ms % _GIVE_UP_STEP_MS or left_ms
-            give_up_after(transport, wanted_ms)
-            self._carried[protocol] = wanted_ms
-
-    def last_look(self, connection: Connection) -> None:
-        """Ask whether the first byte may be written now.
-
-        Raises:
-            Held: it may not, and nothing was written.
-        """
-        _, transport = self._usable(connection)
-        # A fresh TLS connection may have something to read (session tickets); an idle one not.
-        if self._reused and has_unread(transport):
-            raise DirtyConnection
-        self.cleared = True
-
-    def _usable(self, connection: Connection) -> tuple[ResponseHandler, asyncio.Transport]:
-        outgoing = self.outgoing
-        now_s = self._clock.boot_s()
-        send_by_s = outgoing.send_by_s
-        if self.over or self.expired or now_s >= outgoing.deadline_s:
-            raise SendBudgetSpent
-        if send_by_s is not None and now_s > send_by_s:
-            raise SendBudgetSpent
-        protocol = connection.protocol
-        if protocol is None or protocol.should_close:
-            raise DirtyConnection
-        transport = protocol.transport
-        if transport is None or transport.is_closing():
-            raise DirtyConnection
-        return protocol, transport
-
-    def _left_ms(self) -> int:
-        return max(1, int((self.outgoing.deadline_s - self._clock.boot_s()) * 1000))
-
-
-class OnceRequest(aiohttp.ClientRequest):
-    """A request that is written at most once, and carries nothing that its caller did not say."""
-
-    exchange: Exchange | None = None
-    POST_METHODS = set[str]()  # noqa: RUF012  # else the library gives these a Content-Type
-
-    def update_auto_headers(self, skip_auto_headers: object) -> None:
-        """Add no Accept, Accept-Encoding or User-Agent."""
-
-    def update_body_from_data(self, body: object, _stacklevel: int = 3) -> None:
-        """Leave a request without a body without framing, too."""
-        if body is not None:
-            super().update_body_from_data(body, _stacklevel + 1)
-
-    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-        """The head leaves here, or just behind in `write_bytes` when there is a body."""
-        exchange = self.exchange
-        if exchange is None:
-            raise InvariantError("a request without its exchange reached the wire")
-        if exchange.outgoing.sent:
-            raise SendFailed("a second send was blocked")
-        exchange.take(conn)
-        if not exchange.outgoing.body:
-            exchange.last_look(conn)
-        exchange.outgoing.sent = True
-        try:
-            return await super().send(conn)
-        except ValueError as error:  # from serialising the head, which comes before any write
-            exchange.outgoing.sent = False
-            raise Unwritable from error
-
-    async def write_bytes(
-        self,
-        writer: AbstractStreamWriter,
-        conn: Connection,
-        content_length: int | None = None,
-    ) -> None:
-        """Write head and body together. This runs in a task of its own, so time has passed."""
-        exchange, protocol = self.exchange, conn.protocol
-        if exchange is None or protocol is None:
-            return  # the connection was closed before the task ran
-        try:
-            exchange.last_look(conn)
-        except Held as held:
-            exchange.outgoing.sent = False  # the head was buffered, not written
-            protocol.set_exception(held)
-            conn.close()
-            return
-        await super().write_bytes(writer, conn, content_length)
+    def expire(self) -> None:
+        self.fail("deadline")

@@ -165,6 +165,16 @@ def reply_headers(raw: RawHeaders) -> Headers:
     return kept
 
 
+def facts_of(raw: RawHeaders) -> dict[str, list[str]]:
+    """All fields of an answer by their names in lower case."""
+    facts: dict[str, list[str]] = {}
+    known = _REPLY.known
+    for name, value in raw:
+        lower = (known.get(name) or _REPLY.learn(name)).lower
+        facts.setdefault(lower, []).append(value.decode("utf-8", "replace"))
+    return facts
+
+
 def stored_headers(headers: Iterable[tuple[str, str]]) -> Headers:
     """What may be kept for a replay: not what belonged to that one moment or that one caller."""
     known = _STORABLE

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-
-import aiohttp
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from gateway.outbound.exchange import Exchange
-from gateway.outbound.headers import Headers, reply_headers
-
-_NO_BODY = frozenset({204, 304})
+from gateway.outbound.headers import Headers, facts_of, reply_headers
 
 
 class Incoming:
@@ -22,61 +18,48 @@ class Incoming:
     """
 
     __slots__ = (
-        "_exchange", "_facts", "_headers", "_on_end", "_response",
-        "broken", "complete", "reason", "status",
+        "_exchange", "_facts", "_headers", "_reply", "broken", "complete", "status",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        response: aiohttp.ClientResponse,
-        exchange: Exchange,
-        on_end: Callable[[], None],
-    ) -> None:
-        self._response = response
+    def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._on_end = on_end
+        self._reply = exchange.reply
         self._headers: Headers | None = None
         self._facts: Mapping[str, Sequence[str]] | None = None
-        self.status = response.status
-        self.reason = response.reason or ""
+        self.status = exchange.reply.status
         self.complete = False
         self.broken: str | None = None
-        if response.content.at_eof():
-            self._end(None)
+        if exchange.over and not exchange.reply.pieces:
+            self._end()
+
+    @property
+    def reason(self) -> str:
+        """What stood behind the status; no more than decoration."""
+        return self._reply.reason.decode("latin-1")
 
     @property
     def raw_headers(self) -> Sequence[tuple[bytes, bytes]]:
-        return self._response.raw_headers
+        return self._reply.fields
 
     @property
     def headers(self) -> Headers:
         """The fields to relay."""
         if self._headers is None:
-            self._headers = reply_headers(self.raw_headers)
+            self._headers = reply_headers(self._reply.fields)
         return self._headers
 
     @property
     def facts_headers(self) -> Mapping[str, Sequence[str]]:
         """All fields with names in lower case, for classification."""
         if self._facts is None:
-            facts: dict[str, list[str]] = {}
-            for name, value in self.raw_headers:
-                lower = name.decode("latin-1").lower()
-                facts.setdefault(lower, []).append(value.decode("utf-8", "replace"))
-            self._facts = facts
+            self._facts = facts_of(self._reply.fields)
         return self._facts
 
     @property
     def delimited(self) -> bool:
         """Whether the end of the body can be told from a cut: a body that ends with the
         connection looks complete either way."""
-        facts = self.facts_headers
-        return (
-            "content-length" in facts
-            or "transfer-encoding" in facts
-            or self.status in _NO_BODY
-            or self._response.method == "HEAD"
-        )
+        return self._reply.delimited
 
     @property
     def is_stream(self) -> bool:
@@ -95,9 +78,12 @@ class Incoming:
     async def read(self, limit_bytes: int, patience_s: float | None = None) -> bytes:
         """Read until the end, or until more than `limit_bytes` have come (by up to one chunk),
         or for `patience_s`; unless `ended`, `chunks` goes on from there."""
+        exchange = self._exchange
+        if exchange.over:  # the usual case: all of it came at once
+            return b"" if self.ended else self._take()
         parts: list[bytes] = []
         size = 0
-        until_s = None if patience_s is None else self._exchange.now_s() + patience_s
+        until_s = None if patience_s is None else exchange.now_s() + patience_s
         while size <= limit_bytes and not self.ended:
             try:
                 chunk = await self._next(until_s)
@@ -114,53 +100,28 @@ class Incoming:
         """Each piece of the body as soon as it is there. Who is cancelled over it may go on with
         another call, or has to `abort`."""
         while not self.ended:
-            if chunk := await self._next():
+            if chunk := await self._next(None):
                 yield chunk
 
     def abort(self) -> None:
         """Drop the connection, with whatever is still under way in either direction."""
         if not self.ended:
-            self._cut("aborted")
+            self._exchange.fail("aborted")
+            self._reply.take()
+            self.broken = self._exchange.failure or "aborted"
 
-    async def _next(self, until_s: float | None = None) -> bytes | None:
+    async def _next(self, until_s: float | None) -> bytes | None:
         """The next piece; b"" only at the end, which it notes; None if `until_s` (loop time)
         came first."""
-        content = self._response.content
-        exchange = self._exchange
-        exchange.waiting()
-        try:
-            if until_s is None:
-                chunk = await content.readany()
-            else:
-                async with asyncio.timeout_at(until_s):
-                    chunk = await content.readany()
-        except TimeoutError:
-            if until_s is not None and exchange.now_s() >= until_s:
-                return None
-            self._cut("truncated")
-            return b""
-        except (aiohttp.ClientError, OSError) as error:
-            reset_by_peer = isinstance(error.__cause__, ConnectionResetError)
-            self._cut("reset" if reset_by_peer else "truncated")
-            return b""
-        exchange.waits_since_s = None
-        if content.at_eof():
-            if exchange.expired:
-                self._end("deadline")
-            elif exchange.was_reset and not self.delimited:
-                self._end("reset")  # the library takes any end for the end of such a body
-            else:
-                self._end(None)
-        return chunk
+        return self._take() if await self._exchange.some(until_s) else None
 
-    def _cut(self, why: str) -> None:
-        self._end("deadline" if self._exchange.expired else why)
+    def _take(self) -> bytes:
+        """What is here. With the last of it comes the end."""
+        body = self._exchange.take()
+        if self._exchange.over:
+            self._end()
+        return body
 
-    def _end(self, broken: str | None) -> None:
-        self.broken = broken
-        self.complete = broken is None
-        # An answer that came before the request was all out: the rest must not be delivered.
-        self._exchange.end(abort=broken is not None or self._exchange.still_uploads)
-        if broken is not None:
-            self._response.close()
-        self._on_end()
+    def _end(self) -> None:
+        self.broken = self._exchange.failure
+        self.complete = self.broken is None

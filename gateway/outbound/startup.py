@@ -36,9 +36,9 @@ def check_platform() -> list[str]:
     warnings = []
     if sys.flags.dev_mode or _loop_debugs():
         warnings.append(
-            "asyncio debug or Python's development mode is on: destinations' answers are parsed "
-            "more strictly than in production, and everything is slower. Unset "
-            "PYTHONASYNCIODEBUG and PYTHONDEVMODE."
+            "asyncio debug or Python's development mode is on: everything is slower, and callers' "
+            "requests may be parsed differently than in production. Unset PYTHONASYNCIODEBUG and "
+            "PYTHONDEVMODE."
         )
     return warnings
 

@@ -38,18 +38,27 @@ def give_up_after(transport: asyncio.BaseTransport, milliseconds: int) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, milliseconds)
 
 
-def has_unread(transport: asyncio.BaseTransport) -> bool:
-    """Whether the kernel already holds an end of file or bytes that the loop has not read yet.
+class Silent:
+    """Whether the kernel holds neither an end of file nor bytes that the loop has not read yet.
 
     An idle connection must be silent. After a pause of this process the loop may run a request
-    before it notices that the peer has hung up, or has said something nobody asked for.
+    before it notices that the peer has hung up, or has said something nobody asked for. Only to
+    be asked while the transport is open: afterwards the number of its file is another's.
     """
-    sock = transport.get_extra_info("socket")
-    if sock is None:
-        return False
-    try:
-        look = select.poll()
-        look.register(sock.fileno(), _SOMETHING_TO_READ)
-        return bool(look.poll(0))
-    except (OSError, ValueError):  # closed under us
-        return True
+
+    __slots__ = ("_poll",)
+
+    def __init__(self, transport: asyncio.BaseTransport) -> None:
+        self._poll: select.poll | None = None
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError, ValueError):  # closed under us: not silent
+                number = sock.fileno()
+                self._poll = select.poll()
+                self._poll.register(number, _SOMETHING_TO_READ)
+
+    def __bool__(self) -> bool:
+        try:
+            return self._poll is not None and not self._poll.poll(0)
+        except OSError:
+            return False

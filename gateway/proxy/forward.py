@@ -226,7 +226,7 @@ class Forwarder:
                 evidence = without_login(body, call.destination.login)[: respond.EXCERPT_BYTES]
             kept = _kept(got, body, whole, meaning, house.replay_body_max_bytes, evidence)
             after = await self._settle(ruling, n, meaning, got.status, kept)
-            answer = _answered(ruling, n, got, body, whole, meaning, evidence)
+            answer = _answered(ruling, n, got, body, meaning, evidence)
             if answer.rest is not None:
                 slot.release()
         if meaning.alarm:
@@ -376,13 +376,7 @@ def _silent(ruling: Ruling, silence: Silence) -> Answer:
 
 
 def _answered(
-    ruling: Ruling,
-    n: int,
-    got: Incoming,
-    body: bytes,
-    whole: bool,
-    meaning: Meaning,
-    evidence: bytes,
+    ruling: Ruling, n: int, got: Incoming, body: bytes, meaning: Meaning, evidence: bytes
 ) -> Answer:
     """Return the destination's own answer, unless it proves nothing: then a problem that says
     so, since callers and SDKs would read more into a 5xx than there is."""
@@ -395,7 +389,7 @@ def _answered(
             status=got.status,
             excerpt=evidence,
         )
-    answer = respond.relayed(got, body, capture_whole=whole)
+    answer = respond.relayed(got, body, capture_whole=got.complete)
     if answer.rest is not None and meaning.outcome is Outcome.CONFIRMED:
         answer.stream_id = (ruling.effect_id, n)
     return answer

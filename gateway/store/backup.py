@@ -23,8 +23,10 @@ def back_up(path: Path, target: Path) -> int:
         source = sqlite3.connect(read_only_uri(path), uri=True)
     except sqlite3.Error as error:
         raise StoreError(f"the ledger at {path} cannot be read: {error}") from error
+    ours = False
     try:
         os.close(os.open(waiting, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        ours = True  # from here on; another backup's part is not for us to remove
         copy = sqlite3.connect(waiting)
         try:
             source.backup(copy)
@@ -39,5 +41,6 @@ def back_up(path: Path, target: Path) -> int:
         raise StoreError(f"the ledger at {path} cannot be copied: {error}") from error
     finally:
         source.close()
-        waiting.unlink(missing_ok=True)
+        if ours:
+            waiting.unlink(missing_ok=True)
     return int(effects)

@@ -17,6 +17,7 @@ from gateway.core.effect import Outcome
 from gateway.core.errors import InvariantError
 from gateway.core.ids import EffectKey, Scope
 from gateway.store import rows
+from gateway.store.recent import Recent
 from gateway.store.records import AnswerState, StoredAnswer
 from gateway.store.rows import COVERS_ALL, AttemptRow, EffectRow, OpenRow, ScopeRow
 
@@ -75,8 +76,11 @@ class Wanted:
 class Batch:
     """The rows at work. Operations read and change them; `flush` writes what changed."""
 
-    def __init__(self, db: sqlite3.Connection, now_ms: int, instance: str) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, now_ms: int, instance: str, recent: Recent | None = None
+    ) -> None:
         self.db = db
+        self._recent = recent or Recent()
         self.now_ms = now_ms
         self.instance = instance
         self.scopes: dict[Scope, ScopeRow] = {}
@@ -98,13 +102,18 @@ class Batch:
     # -- loading
 
     def load(self, wanted: Wanted) -> None:
+        recent = self._recent
+        for effect_id in wanted.ids:
+            if effect_id in recent.effects:
+                self._know(recent.effects[effect_id])
         for effect in rows.load_by_key(self.db, wanted.keys):
             self._know(effect)
         for effect in rows.load_by_id(self.db, wanted.ids - self.effects.keys()):
             self._know(effect)
         self._load_tries(wanted.tries)
         scopes = wanted.scopes | {effect.scope for effect in self.effects.values()}
-        self.scopes.update(rows.load_scopes(self.db, scopes))
+        self.scopes.update((s, recent.scopes[s]) for s in scopes if s in recent.scopes)
+        self.scopes.update(rows.load_scopes(self.db, scopes - self.scopes.keys()))
         below = max(wanted.terms.values(), default=0)
         self._know_open(rows.load_open(self.db, wanted.covers, below))
         for scope, term in wanted.terms.items():
@@ -128,6 +137,8 @@ class Batch:
                 effect.tries.update(rows.load_try(self.db, effect_id, n))
 
     def _know(self, effect: EffectRow) -> None:
+        # One row, one object: two would be changed apart from each other.
+        effect = self._recent.effects.get(effect.id, effect)
         self.effects[effect.id] = effect
         if effect.key is not None:
             self.by_key[effect.key] = effect

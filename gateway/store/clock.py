@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.clock import Clock
+
+WRITTEN_EVERY_MS: Final = 100
+"""How far the ledger's record of the time may lag behind what was used."""
 
 
 class StoreClock:
@@ -23,7 +28,8 @@ class StoreClock:
             self._base_ms = now_ms + elapsed_ms
             self.jump_ms = 0
         else:
-            self._base_ms = max(now_ms, clock.wall_ms())
+            lag_ms = WRITTEN_EVERY_MS if now_ms else 0
+            self._base_ms = max(now_ms + lag_ms, clock.wall_ms())
             self.jump_ms = self._base_ms - now_ms
 
     @classmethod

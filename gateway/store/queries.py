@@ -48,10 +48,12 @@ class Reader:
     @classmethod
     async def open(cls, path: Path) -> Reader:
         """Open the ledger at `path`. Raises StoreError if there is none."""
+        db = aiosqlite.connect(read_only_uri(path), uri=True, isolation_level=None)
         try:
-            db = await aiosqlite.connect(read_only_uri(path), uri=True, isolation_level=None)
+            db = await db
             await db.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
+            await db.close()  # or its thread would outlive the event loop
             raise StoreError(
                 f"the ledger at {path} cannot be read: {error}; look at --ledger, or start a "
                 "gateway that makes it"

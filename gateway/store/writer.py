@@ -20,8 +20,9 @@ from typing import Any, Final, Protocol, TypeVar
 from gateway.core.errors import LedgerUnavailable, StoreError
 from gateway.core.fence import Replay
 from gateway.store.batch import Batch, Wanted, read_answer
-from gateway.store.clock import StoreClock
+from gateway.store.clock import WRITTEN_EVERY_MS, StoreClock
 from gateway.store.operations import Operation
+from gateway.store.recent import Recent
 from gateway.store.records import Ruling
 
 MAX_BATCH: Final = 256
@@ -80,6 +81,9 @@ class Writer:
         self._instance = instance
         self._observer = observer or Quiet()
         self._loop = asyncio.get_running_loop()
+        self._recent = Recent()
+        self._batch: Batch | None = None
+        self._clock_written_ms = 0
         self._waiting: list[_Job] = []
         self._busy = False
         self._closed = False
@@ -183,28 +187,37 @@ class Writer:
         db.execute("BEGIN IMMEDIATE")
         now_ms = self._clock.now_ms()
         solo = jobs[0].solo
+        self._batch = None
         if solo is not None:
+            self._recent.forget()
             results = [solo(db, now_ms)]
         else:
             operations = [job.operation for job in jobs if job.operation is not None]
             results = self._decide(db, now_ms, operations)
-        db.execute(
-            "UPDATE store_clock SET now_ms = ?, boot_id = ?, boot_ms = ? WHERE id = 1",
-            (now_ms, self._clock.boot_id, self._clock.boot_ms()),
-        )
+        write_clock = now_ms - self._clock_written_ms >= WRITTEN_EVERY_MS
+        if write_clock:
+            db.execute(
+                "UPDATE store_clock SET now_ms = ?, boot_id = ?, boot_ms = ? WHERE id = 1",
+                (now_ms, self._clock.boot_id, self._clock.boot_ms()),
+            )
         db.execute("COMMIT")
+        if write_clock:
+            self._clock_written_ms = now_ms
+        if self._batch is not None:
+            self._recent.learn(self._batch.effects.values(), self._batch.scopes)
         return [self._with_answer(db, result) for result in results]
 
     def _decide(
         self, db: sqlite3.Connection, now_ms: int, operations: Sequence[Operation]
     ) -> list[Any]:
-        batch = Batch(db, now_ms, self._instance)
+        batch = Batch(db, now_ms, self._instance, self._recent)
         wanted = Wanted()
         for operation in operations:
             operation.wants(wanted)
         batch.load(wanted)
         results = [operation.run(batch) for operation in operations]
         batch.flush()
+        self._batch = batch
         return results
 
     def _with_answer(self, db: sqlite3.Connection, result: Any) -> Any:
@@ -218,6 +231,10 @@ class Writer:
             return _as_unavailable(error)
 
     def _undo(self) -> None:
+        self._recent.forget()
+        self._roll_back()
+
+    def _roll_back(self) -> None:
         """Roll back; if the connection will not, the next transaction begins on a new one."""
         if self._db is None:
             return

@@ -53,6 +53,10 @@ _SLOTS: Final[dict[bytes, int]] = {
     b"x-http-method-override": _OVERRIDE,
     b"x-http-method": _OVERRIDE,
     b"x-method-override": _OVERRIDE,
+    # Many servers read underscores as hyphens, so these override as well.
+    b"x_http_method_override": _OVERRIDE,
+    b"x_http_method": _OVERRIDE,
+    b"x_method_override": _OVERRIDE,
 }
 _REQUEST_ID_FORM: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}\Z")
 _PREFERENCE: Final = re.compile(

@@ -77,10 +77,10 @@ _INTAKE: Final[dict[str, Problem]] = {
     ),
     "function-unknown": Problem(
         status=403,
-        title="The destination is not open to this function",
+        title="No policy declares this function",
         detail="Nothing was sent. Do not retry. Check the spelling of Fence-Function; otherwise "
-        "ask the operator to declare the function, or to add it to the destination's policy.",
-        page="This function is not among those that the destination's policy lets in.",
+        "ask the operator to declare the function.",
+        page="A function is declared in a policy file of its own, and this one is in none.",
     ),
     "route-refused": Problem(
         status=403,

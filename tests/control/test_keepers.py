@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import structlog
 
 from gateway.control.keepers import Keeper, LedgerKeepers, keep
 from gateway.core.errors import StoreError
@@ -75,7 +76,7 @@ async def test_a_turn_comes_after_its_time_give_or_take_a_tenth(
 
     monkeypatch.setattr("gateway.control.keepers.asyncio.sleep", sleep)
     with pytest.raises(asyncio.CancelledError):
-        await keep(Keeper("sweeper", 10.0, turn), log=None)  # type: ignore[arg-type]
+        await keep(Keeper("sweeper", 10.0, turn), structlog.get_logger())
 
     assert min(slept) >= 9.0
     assert max(slept) <= 11.0

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,21 +18,6 @@ from gateway.core.policy import Limits
 from gateway.outbound import Outbound
 from tests.outbound.sending import read, silence, to, whole, write
 from tests.raw_destination import RawDestination
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A self-signed certificate for 127.0.0.1, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    subject = ["-subj", "/CN=crm.test", "-addext", "subjectAltName=IP:127.0.0.1"]
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    subprocess.run(
-        ["openssl", "req", "-x509", *kind, *subject, "-keyout", key, "-out", certificate],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
 
 
 def speaking_tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import aiohttp
 import pytest
-from aiohttp.client_middlewares import ClientHandlerType
 
 from gateway.clock import SystemClock
 from gateway.core.errors import InvariantError
 from gateway.outbound import Incoming, Outbound
-from gateway.outbound.exchange import Exchange, OnceRequest
 from tests.outbound.sending import fresh, read, silence, to, whole, write
 from tests.raw_destination import (
     RawDestination,
@@ -52,42 +49,6 @@ async def test_a_request_without_an_answer_is_received_once_and_counts_as_sent(
     assert (result.sent, result.reason) == (True, reason)
     assert [r.method for r in crm.received if r.path == "/notes"] == [method]
     assert crm.received[-1].index == (1 if connection == "reused" else 0)
-
-
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_a_second_send_is_blocked_even_if_the_library_tries(
-    crm: RawDestination, outbound: Outbound, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    async def renames_nothing(
-        self: Exchange, request: OnceRequest, handler: ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        request.exchange = self
-        return await handler(request)
-
-    monkeypatch.setattr(Exchange, "guard", renames_nothing)
-    crm.on("/notes", rst, answer(200))
-
-    result = await silence(outbound, to(crm), write(method, body=None))
-
-    assert result.sent
-    assert len(crm.received) == 1
-
-
-async def test_a_request_without_its_exchange_is_not_sent(
-    crm: RawDestination, outbound: Outbound, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def forgets(
-        self: Exchange, request: OnceRequest, handler: ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        del self
-        return await handler(request)
-
-    monkeypatch.setattr(Exchange, "guard", forgets)
-
-    with pytest.raises(InvariantError):
-        await outbound.send_once(to(crm), write())
-
-    assert crm.bytes_received == 0
 
 
 async def test_a_very_long_head_is_read(crm: RawDestination, outbound: Outbound) -> None:

@@ -157,7 +157,8 @@ async def test_the_kernel_gives_up_no_later_than_the_deadline(
     result = await outbound.send_once(to(crm), write(deadline_s=deadline_s))
 
     assert isinstance(result, Incoming)
-    transport = result._exchange.transport
+    (connection,) = outbound._lines["crm"].connections
+    transport = connection.transport
     assert transport is not None
     sock = transport.get_extra_info("socket")
     gives_up_ms = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)

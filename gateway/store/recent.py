@@ -1,0 +1,40 @@
+"""What this process wrote last, kept so that it need not be read back for the next step.
+
+The file is ours alone and everything goes through one writer, so what was committed is what
+stands there. An effect is admitted and settled within milliseconds; reading it back in between
+costs more than deciding. Whatever goes another way (a failed batch, upkeep with statements of
+its own) empties this, and the next batch reads again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gateway.core.ids import Scope
+from gateway.store.rows import EffectRow, ScopeRow
+
+SCOPES_MAX: Final = 4096
+
+
+class Recent:
+    """Effects in flight and scopes, as of the last commit."""
+
+    def __init__(self) -> None:
+        self.effects: dict[str, EffectRow] = {}
+        self.scopes: dict[Scope, ScopeRow] = {}
+
+    def learn(self, effects: Iterable[EffectRow], scopes: Mapping[Scope, ScopeRow]) -> None:
+        """Take note of what a batch has committed."""
+        for effect in effects:
+            if effect.outcome is None:
+                self.effects[effect.id] = effect
+            else:
+                self.effects.pop(effect.id, None)
+        if len(self.scopes) > SCOPES_MAX:
+            self.scopes.clear()
+        self.scopes.update(scopes)
+
+    def forget(self) -> None:
+        self.effects.clear()
+        self.scopes.clear()
