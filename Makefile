@@ -45,10 +45,9 @@ bench: setup ## the gateway beside a bare pass-through; prints ratios
 load: setup ## mixed load by locust; fails if the CRM saw a duplicate
 	$(BIN)/python -m loadtests.run
 
-lock: ## pin all dependencies anew (needs pip-tools in the environment)
-	pip-compile --quiet --generate-hashes --allow-unsafe --extra dev --extra load --strip-extras \
-		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
-		--output-file requirements.lock pyproject.toml
+lock: ## pin all dependencies anew (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --extra dev --extra load \
+		--no-emit-index-url --no-header --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build

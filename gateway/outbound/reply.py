@@ -24,6 +24,11 @@ INTERIM_MAX: Final = 100
 _NO_BODY: Final = frozenset({204, 304})
 _LENGTHS: Final = frozenset(map(len, ("content-length", "transfer-encoding", "connection")))
 _LINE: Final = 32  # what a field's line may have besides name and value
+_CONTROLS: Final = [*range(1, 9), 11, 12, *range(14, 32), 127]
+_MARKED: Final = bytes(0xFF if byte in _CONTROLS else byte for byte in range(256))
+"""Some destinations have control bytes in a value, which the parser refuses and which costs no
+more than a blank. They are marked with a byte that no name, number or coding may hold, so that
+they harm only where they matter. CR, LF and NUL are refused."""
 _HEAD, _LENGTH, _CHUNKED, _UNTIL_CLOSE, _DONE = range(5)
 
 
@@ -39,7 +44,7 @@ class Reply:
     """
 
     __slots__ = (
-        "_head_bytes", "_interim", "_left", "_line_bytes", "_overhead_bytes", "_parser", "_phase",
+        "_head_bytes", "_interim", "_left", "_line_bytes", "_odd", "_overhead_bytes", "_parser", "_phase",
         "_status", "_tail", "_to_head", "delimited", "fields", "keep_alive", "pieces", "reason",
         "size", "status", "surplus",
     )  # fmt: skip
@@ -54,6 +59,7 @@ class Reply:
         self._line_bytes = 0
         self._overhead_bytes = 0
         self._interim = 0
+        self._odd = False  # the head has marked bytes
         self._left = 0
         self.status = 0
         self.reason = b""
@@ -167,8 +173,11 @@ class Reply:
         parser = self._parser
         if parser is None:
             raise Unreadable
+        marked = data.translate(_MARKED)
+        if marked != data:
+            self._odd = True
         try:
-            parser.feed_data(data)
+            parser.feed_data(marked)
         except (HttpParserError, HttpParserUpgrade):
             if self._status != 101:  # the parser stops there; it is refused further on
                 raise Unreadable from None
@@ -220,6 +229,10 @@ class Reply:
         self.keep_alive = stays and b"close" not in tokens
         self._frame(None if length is None else int(length), coding is not None, version)
         self.status = self._status
+        if self._odd:
+            self.keep_alive = False
+            self.reason = self.reason.replace(b"\xff", b" ")
+            self.fields = [(name, value.replace(b"\xff", b" ")) for name, value in fields]
 
     def _frame(self, length: int | None, chunked: bool, version: str) -> None:
         status = self._status

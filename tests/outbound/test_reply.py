@@ -58,7 +58,12 @@ CONFLICTS = {
     "bare line feed": b"X-A: b\nX-Evil: 1\r\n",
     "bare carriage return": b"X-A: b\rX-Evil: 1\r\n",
     "NUL": b"X-A: b\x00c\r\n",
-    "control byte": b"X-A: b\x01c\r\n",
+    "control byte before the length": b"Content-Length: \x0b1\r\n",
+    "control byte behind the length": b"Content-Length: 1\x01\r\n",
+    "control byte before chunked": b"Transfer-Encoding: \x0bchunked\r\n",
+    "control byte behind chunked": b"Transfer-Encoding: chunked\x7f\r\n",
+    "control byte in a name": b"X\x01A: b\r\n",
+    "control byte behind a name": b"Content-Length\x0c: 1\r\n",
     "blank before the colon": b"X-A : b\r\n",
     "no colon": b"X-A\r\n",
     "no name": b": b\r\n",
@@ -82,7 +87,7 @@ def test_a_head_that_can_be_read_in_two_ways_is_not_read(fields: bytes, piecewis
         b"HTTP/2.0 200 OK", b"HTTP/0.9 200 OK", b"HTTP/1.2 200 OK", b"HTTP/1 200 OK", b"ICY 200 OK",
         b"RTSP/1.0 200 OK", b"http/1.1 200 OK", b"HTTP/1.1 abc OK", b"HTTP/1.1 20 OK",
         b"HTTP/1.1 2000 OK", b"HTTP/1.1  200 OK", b"HTTP/1.1 +20 OK", b"HTTP/1.1\t200 OK",
-        b"HTTP/1.1 200 OK\r", b"GET / HTTP/1.1", b"SSH-2.0-OpenSSH", b"\x16\x03\x01", b"",
+        b"HTTP/1.1\x0b200 OK", b"HTTP/1.1 200 OK\r", b"GET / HTTP/1.1", b"SSH-2.0-OpenSSH", b"\x16\x03\x01", b"",
         b"\r\nHTTP/1.1 200 OK", b"\nHTTP/1.1 200 OK", b" HTTP/1.1 200 OK",
     ],
 )  # fmt: skip
@@ -222,6 +227,19 @@ def test_who_may_be_used_again(version: bytes, connection: bytes | None, stays: 
     reply = reply_to("GET", b"HTTP/%s 200 OK\r\n%sContent-Length: 0\r\n\r\n" % (version, field))
 
     assert reply.keep_alive is stays
+
+
+@pytest.mark.parametrize("control", [b"\x01", b"\x0b", b"\x1f", b"\x7f"])
+@pytest.mark.parametrize("piecewise", [False, True])
+def test_a_control_byte_in_a_value_becomes_a_blank(control: bytes, piecewise: bool) -> None:
+    head = b"HTTP/1.1 200 O%sK\r\nX-A: b%sc\r\nX-B: S\xc3\xa3o\r\nConnection: close%s\r\n"
+    data = head % (control, control, control) + b"Content-Length: 1\r\n\r\n" + control
+
+    reply = reply_to("POST", *(in_bytes(data) if piecewise else [data]))
+
+    assert reply.fields[:2] == [(b"X-A", b"b c"), (b"X-B", b"S\xc3\xa3o")]
+    assert (reply.reason, reply.take(), reply.done) == (b"O K", control, True)
+    assert not reply.keep_alive
 
 
 def test_every_connection_line_counts() -> None:
