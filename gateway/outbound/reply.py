@@ -44,9 +44,9 @@ class Reply:
     """
 
     __slots__ = (
-        "_head_bytes", "_interim", "_left", "_line_bytes", "_odd", "_overhead_bytes", "_parser", "_phase",
-        "_status", "_tail", "_to_head", "delimited", "fields", "keep_alive", "pieces", "reason",
-        "size", "status", "surplus",
+        "_head_bytes", "_interim", "_left", "_line_bytes", "_odd", "_overhead_bytes", "_parser",
+        "_phase", "_status", "_tail", "_to_head", "delimited", "fields", "keep_alive", "pieces",
+        "reason", "size", "status", "surplus",
     )  # fmt: skip
 
     def __init__(self, method: str) -> None:

@@ -87,7 +87,8 @@ def test_a_head_that_can_be_read_in_two_ways_is_not_read(fields: bytes, piecewis
         b"HTTP/2.0 200 OK", b"HTTP/0.9 200 OK", b"HTTP/1.2 200 OK", b"HTTP/1 200 OK", b"ICY 200 OK",
         b"RTSP/1.0 200 OK", b"http/1.1 200 OK", b"HTTP/1.1 abc OK", b"HTTP/1.1 20 OK",
         b"HTTP/1.1 2000 OK", b"HTTP/1.1  200 OK", b"HTTP/1.1 +20 OK", b"HTTP/1.1\t200 OK",
-        b"HTTP/1.1\x0b200 OK", b"HTTP/1.1 200 OK\r", b"GET / HTTP/1.1", b"SSH-2.0-OpenSSH", b"\x16\x03\x01", b"",
+        b"HTTP/1.1\x0b200 OK", b"HTTP/1.1 200 OK\r",
+        b"GET / HTTP/1.1", b"SSH-2.0-OpenSSH", b"\x16\x03\x01", b"",
         b"\r\nHTTP/1.1 200 OK", b"\nHTTP/1.1 200 OK", b" HTTP/1.1 200 OK",
     ],
 )  # fmt: skip
