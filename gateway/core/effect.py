@@ -117,4 +117,5 @@ def settled_attempt(known: Outcome | None, answer: Outcome, *, by_operator: bool
 def unsealed(attempts: Sequence[OpenAttempt], now_ms: int) -> OpenAttempt | None:
     """Return the open attempt that the destination may still be running for the longest."""
     running = [attempt for attempt in attempts if now_ms < attempt.seal_at_ms]
-    return max(running, key=lambda attempt: attempt.seal_at_ms, default=None)
+    # by name where they are equal, so that no order of reading shows
+    return max(running, key=lambda one: (one.seal_at_ms, one.effect_id, one.n), default=None)

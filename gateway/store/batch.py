@@ -37,10 +37,6 @@ _INSERT_ANSWER: Final = (
     "INSERT INTO answer (effect_id, n, status, headers, body, body_sha256, body_bytes, "
     "state, at_ms)"
 )
-_END_STREAM: Final = (
-    "UPDATE answer SET state = ?, body_sha256 = ?, body_bytes = ? "
-    "WHERE effect_id = ? AND n = ? AND state NOT IN ('evidence', 'expired')"
-)
 _INSERT_TRANSITION: Final = (
     "INSERT INTO transition (at_ms, kind, function, unit, term, holder, effect_id, principal, "
     "reason, detail)"
@@ -91,7 +87,6 @@ class Batch:
         self._new_effects: list[tuple[Any, ...]] = []
         self._new_attempts: list[tuple[Any, ...]] = []
         self._answers: list[tuple[Any, ...]] = []
-        self._stream_ends: list[tuple[Any, ...]] = []
         self._transitions: list[tuple[Any, ...]] = []
         self._handovers: list[tuple[Any, ...]] = []
         self._refusals: dict[RefusalKey, int] = {}
@@ -220,11 +215,6 @@ class Batch:
             )
         )
 
-    def end_stream(
-        self, effect_id: str, n: int, state: AnswerState, body_sha256: bytes, body_bytes: int
-    ) -> None:
-        self._stream_ends.append((state.value, body_sha256, body_bytes, effect_id, n))
-
     def add_handover(self, scope: ScopeRow, term: int, holder: str, effects: list[str]) -> None:
         self._handovers.append(
             (
@@ -297,8 +287,6 @@ class Batch:
         self._write_effects([*self._changed_effects.values()])
         self._write_attempts([*self._changed_attempts.items()])
         rows.insert(self.db, _INSERT_ANSWER, self._answers)
-        for end in self._stream_ends:
-            self.db.execute(_END_STREAM, end)
         self._write_scopes()
         rows.insert(self.db, _INSERT_HANDOVER, self._handovers)
         rows.insert(self.db, _INSERT_TRANSITION, self._transitions)

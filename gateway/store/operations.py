@@ -347,7 +347,10 @@ class Settling:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """Note how a relayed stream ended: its size, its digest, whether it was whole."""
+    """Note how a relayed stream ended: its size, its digest, whether it was whole.
+
+    It is queued after the settlement has returned, so its answer is on disk by then.
+    """
 
     effect_id: str
     n: int
@@ -359,4 +362,8 @@ class StreamEnd:
         return None
 
     def run(self, batch: Batch) -> None:
-        batch.end_stream(self.effect_id, self.n, self.state, self.body_sha256, self.body_bytes)
+        batch.db.execute(
+            "UPDATE answer SET state = ?, body_sha256 = ?, body_bytes = ? "
+            "WHERE effect_id = ? AND n = ? AND state NOT IN ('evidence', 'expired')",
+            (self.state.value, self.body_sha256, self.body_bytes, self.effect_id, self.n),
+        )

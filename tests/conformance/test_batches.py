@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from gateway.core.effect import Outcome
 from gateway.core.errors import InvariantError
 from gateway.core.fence import OnDuplicate
-from gateway.store.operations import StreamEnd
-from gateway.store.records import AnswerState
 from tests.conformance.books import Books, answer, proposal, settlement, unfenced
 from tests.simulation.chance import SEED, count, long_run, seeded
 
@@ -56,7 +54,6 @@ steps = st.one_of(
     st.tuples(st.just("admit"), admissions),
     st.tuples(st.just("settle"), settlements),
     st.tuples(st.just("unfenced"), st.none()),
-    st.tuples(st.just("end-stream"), st.integers(1, 12)),
 )
 
 
@@ -73,13 +70,10 @@ def work(books: Books, at: int, step: Step) -> Any:
             return books.ledger.admit(proposal(f"e-{at:02}", **how))
         case "unfenced":
             return books.ledger.admit(unfenced(f"e-{at:02}"))
-        case "settle":
+        case _:
             which, n, outcome, streamed = how
             kept = answer(None if streamed else b"x", state="streamed" if streamed else "complete")
             return books.ledger.settle(settlement(f"e-{which:02}", outcome, n, answer=kept))
-        case _:
-            end = StreamEnd(f"e-{how:02}", 1, AnswerState.INCOMPLETE, b"sum", 99)
-            return books.ledger.end_stream(end)
 
 
 async def one_by_one(books: Books, todo: list[tuple[int, Step]]) -> list[Any]:

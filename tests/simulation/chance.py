@@ -33,6 +33,7 @@ def count(normal: int, prove: int) -> int:
 
 def long_run(examples: int, **more: Any) -> settings:
     """Settings for examples that each keep a real ledger: slow by nature, never cut short."""
+    more.setdefault("phases", (Phase.generate, Phase.shrink))
     return settings(
         max_examples=examples,
         deadline=None,

@@ -46,6 +46,7 @@ class Gateway(RuleBasedStateMachine):
         self.destination = Destination()
         self.watch = Watch(self.books.path, self.destination)
         self.true_ms = 0
+        self.latest_ms = 0  # that the ledger has told
         self.terms = [1]
         self.sent: list[Sent] = []
         self.giving_up: list[tuple[int, Sent]] = []  # silent attempts, and when to give them up
@@ -239,6 +240,8 @@ class Gateway(RuleBasedStateMachine):
         )
         ruling = self.do(self.books.ledger.admit(wanted))
         after = self.watch.read()
+        hold("I18", ruling.now_ms >= self.latest_ms, f"{ruling.now_ms} after {self.latest_ms}")
+        self.latest_ms = ruling.now_ms
         raised = {term: before.unfinished(term)} if after.highest_term == term else {}
         check_raises(before, after, raised if before.highest_term < term else {})
         if ruling.n is None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.core import effect, fence
-from gateway.store import batch, clock, operations, rows, upkeep
+from gateway.store import batch, clock, operations, rows, upkeep, writer
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,17 @@ MUTANTS = [
     Mutant("the seals across a jump of the clock", upkeep, "hold_seals",
            "seal_at_ms = seal_at_ms + ?", "seal_at_ms = seal_at_ms + 0 * ?"),
     Mutant("the clock that never goes back", clock.StoreClock, "__init__",
-           "max(now_ms, clock.wall_ms())", "clock.wall_ms()"),
+           "max(now_ms + lag_ms, clock.wall_ms())", "clock.wall_ms()"),
+    Mutant("the time that was used and not written", clock.StoreClock, "__init__",
+           "now_ms + lag_ms", "now_ms"),
     Mutant("the handover's look at the whole scope", batch.Batch, "load",
            "if term > self.scopes[scope].highest_term:", "if False:"),
     Mutant("the handover's look at the batch", batch.Batch, "add_attempt",
            "self._add_open(effect.scope, row_open)", "pass"),
+    Mutant("forgetting after a failed batch", writer.Writer, "_undo",
+           "self._recent.forget()", "pass"),
+    Mutant("forgetting before upkeep", writer.Writer, "_transaction",
+           "self._recent.forget()", "pass"),
     Mutant("the answer that stays", batch.Batch, "add_answer",
            "answer.body,", "answer.body + b'!',"),
 ]  # fmt: skip

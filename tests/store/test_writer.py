@@ -78,6 +78,23 @@ async def test_one_poisoned_operation_fails_alone(books: Books):
     assert books.watcher.up[-1] == (True, None)  # the ledger itself is well
 
 
+async def test_what_a_failed_batch_had_changed_in_memory_is_forgotten(books: Books):
+    first, second = await books.admitted("k-1"), await books.admitted("k-2")
+
+    results = await books.together(
+        books.settle(first, Outcome.CONFIRMED),
+        books.ledger.admit(proposal("e-raise", "k-3", term=8, covers="z")),
+        books.settle("e-nowhere", Outcome.CONFIRMED),
+        books.settle(second, Outcome.REJECTED),
+    )
+
+    assert isinstance(results[2], InvariantError)
+    assert (await books.effect(first)).outcome is Outcome.CONFIRMED
+    assert (await books.effect(second)).outcome is Outcome.REJECTED
+    assert books.handovers()[-1] == (8, 7, [second])
+    assert await books.ask("k-2", term=8) == "admit"
+
+
 @pytest.mark.parametrize("table", ["effect", "attempt", "scope", "handover"])
 async def test_a_row_that_is_not_written_stops_the_effect(books: Books, table: str):
     sabotage(
