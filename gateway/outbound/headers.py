@@ -252,9 +252,9 @@ def _readable(value: bytes) -> str:
 
 def _usable(lengths: list[tuple[str, str]], raw: RawHeaders) -> bool:
     value = lengths[0][1]
-    return (
-        len(lengths) == 1
-        and value.isascii()
-        and value.isdigit()
-        and not any(name.lower() == b"transfer-encoding" for name, _ in raw)
-    )
+    if len(lengths) != 1 or not value.isascii() or not value.isdigit():
+        return False
+    for name, _ in raw:  # a loop, because this is asked of nearly every answer
+        if len(name) == 17 and name.lower() == b"transfer-encoding":
+            return False
+    return True

@@ -34,7 +34,7 @@ _INSERT_ATTEMPT: Final = (
     "created_at_ms, deadline_at_ms, seal_at_ms, request_head, request_body, request_file)"
 )
 _INSERT_ANSWER: Final = (
-    "INSERT INTO answer (effect_id, n, status, headers, body, body_sha256, body_bytes, "
+    "INSERT INTO answer (seq, effect_id, n, status, headers, body, body_sha256, body_bytes, "
     "state, at_ms)"
 )
 _INSERT_TRANSITION: Final = (
@@ -200,11 +200,13 @@ class Batch:
     def change_scope(self, scope: ScopeRow) -> None:
         self._changed_scopes[scope.scope] = scope
 
-    def add_answer(self, effect_id: str, n: int, answer: StoredAnswer) -> None:
+    def add_answer(self, effect: EffectRow, attempt: AttemptRow, answer: StoredAnswer) -> None:
+        attempt.answer_seq = self._recent.next_answer_seq(self.db)
         self._answers.append(
             (
-                effect_id,
-                n,
+                attempt.answer_seq,
+                effect.id,
+                attempt.n,
                 answer.status,
                 orjson.dumps(answer.headers).decode(),
                 answer.body,
@@ -296,7 +298,7 @@ class Batch:
         flat = [
             (
                 e.id,
-                e.outcome,
+                e.outcome.value if e.outcome else None,
                 e.abandoned,
                 e.resolved_by,
                 e.attempts,
@@ -323,13 +325,14 @@ class Batch:
             (
                 effect_id,
                 n,
-                a.outcome,
+                a.outcome.value if a.outcome else None,
                 a.reason,
                 a.status,
                 a.ended_at_ms,
                 a.open,
                 a.by_operator,
                 a.outcome in (None, Outcome.UNKNOWN),
+                a.answer_seq,
             )
             for (effect_id, n), a in changed
         ]
@@ -339,7 +342,8 @@ class Batch:
             "by_operator = v.column8, "
             "request_head = CASE WHEN v.column9 THEN request_head END, "
             "request_body = CASE WHEN v.column9 THEN request_body END, "
-            "request_file = CASE WHEN v.column9 THEN request_file END "
+            "request_file = CASE WHEN v.column9 THEN request_file END, "
+            "answer_seq = coalesce(v.column10, answer_seq) "
             "FROM ({}) v WHERE attempt.effect_id = v.column1 AND attempt.n = v.column2",
             flat,
         )
@@ -385,8 +389,9 @@ def read_answer(db: sqlite3.Connection, effect_id: str) -> StoredAnswer | None:
     """Return the answer that confirmed the effect, if one is kept. It is the first, so that a
     replay stays what it was, should a second attempt turn out to be confirmed too."""
     row = db.execute(
-        "SELECT status, headers, body, body_sha256, body_bytes, state FROM answer "
-        "WHERE effect_id = ? AND state <> 'evidence' ORDER BY seq LIMIT 1",
+        "SELECT w.status, headers, body, body_sha256, body_bytes, state FROM attempt a "
+        "JOIN answer w ON w.seq = a.answer_seq "
+        "WHERE a.effect_id = ? AND state <> 'evidence' ORDER BY w.seq LIMIT 1",
         (effect_id,),
     ).fetchone()
     if row is None:

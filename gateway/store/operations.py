@@ -341,7 +341,7 @@ class Settling:
                 effect.resource = orjson.dumps(dict(given.resource)).decode()
             batch.change_effect(effect)
             if given.answer is not None and outcome not in FREE_AGAIN:
-                batch.add_answer(effect.id, attempt.n, given.answer)
+                batch.add_answer(effect, attempt, given.answer)
         batch.change_attempt(effect, attempt)
 
 
@@ -364,6 +364,7 @@ class StreamEnd:
     def run(self, batch: Batch) -> None:
         batch.db.execute(
             "UPDATE answer SET state = ?, body_sha256 = ?, body_bytes = ? "
-            "WHERE effect_id = ? AND n = ? AND state NOT IN ('evidence', 'expired')",
+            "WHERE seq = (SELECT answer_seq FROM attempt WHERE effect_id = ? AND n = ?) "
+            "AND state NOT IN ('evidence', 'expired')",
             (self.state.value, self.body_sha256, self.body_bytes, self.effect_id, self.n),
         )

@@ -84,7 +84,8 @@ class Reader:
     async def evidence(self, effect_id: str) -> list[dict[str, Any]]:
         """Return what is kept of the destination's answers: status, size, state."""
         found = await self._all(
-            "SELECT n, status, body_bytes, state, at_ms FROM answer WHERE effect_id = ?",
+            "SELECT w.n, w.status, w.body_bytes, w.state, w.at_ms FROM attempt a "
+            "JOIN answer w ON w.seq = a.answer_seq WHERE a.effect_id = ?",
             [effect_id],
         )
         names = ("n", "status", "body_bytes", "state", "at_ms")

@@ -8,6 +8,7 @@ its own) empties this, and the next batch reads again.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -23,6 +24,15 @@ class Recent:
     def __init__(self) -> None:
         self.effects: dict[str, EffectRow] = {}
         self.scopes: dict[Scope, ScopeRow] = {}
+        self._last_answer_seq: int | None = None
+
+    def next_answer_seq(self, db: sqlite3.Connection) -> int:
+        """Return the number of the next answer; chosen here so that its attempt can name it."""
+        last = self._last_answer_seq
+        if last is None:
+            (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM answer").fetchone()
+        self._last_answer_seq = last + 1
+        return last + 1
 
     def learn(self, effects: Iterable[EffectRow], scopes: Mapping[Scope, ScopeRow]) -> None:
         """Take note of what a batch has committed."""
@@ -38,3 +48,4 @@ class Recent:
     def forget(self) -> None:
         self.effects.clear()
         self.scopes.clear()
+        self._last_answer_seq = None

@@ -47,6 +47,7 @@ class AttemptRow:
     reason: str | None = None
     status: int | None = None
     ended_at_ms: int | None = None
+    answer_seq: int | None = None  # only when a new answer is kept
 
 
 @dataclass(slots=True)

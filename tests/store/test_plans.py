@@ -109,13 +109,13 @@ def test_the_plan_of_each_hot_statement_names_its_index(db: sqlite3.Connection):
     for step in (
         "SEARCH e USING INDEX effect_by_key (function=? AND unit=? AND destination=? AND key=?)",
         "SEARCH e USING PRIMARY KEY (id=?)",
-        "SEARCH a USING INDEX attempt_by_effect (effect_id=?)",
+        "SEARCH a USING PRIMARY KEY (effect_id=?)",
         "SEARCH a USING INDEX attempt_open (function=? AND scope_unit=? AND destination=? "
         "AND covers=? AND term<?)",
         "SEARCH attempt USING INDEX attempt_open (function=? AND scope_unit=?)",
         "SEARCH s USING PRIMARY KEY (function=? AND unit=?)",
         "SEARCH effect USING PRIMARY KEY (id=?)",
-        "SEARCH attempt USING INDEX attempt_by_effect (effect_id=? AND n=?)",
+        "SEARCH attempt USING PRIMARY KEY (effect_id=? AND n=?)",
     ):
         assert step in steps
 

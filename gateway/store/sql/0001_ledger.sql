@@ -72,7 +72,6 @@ CREATE TABLE effect (
 CREATE UNIQUE INDEX effect_by_key ON effect (function, unit, destination, key);
 
 CREATE TABLE attempt (
-    seq            INTEGER PRIMARY KEY,
     effect_id      TEXT NOT NULL,
     n              INTEGER NOT NULL,
     function       TEXT NOT NULL,
@@ -100,15 +99,16 @@ CREATE TABLE attempt (
     by_operator    INTEGER NOT NULL DEFAULT 0,
     request_head   TEXT,
     request_body   BLOB,
-    request_file   TEXT
-) STRICT;
-
-CREATE UNIQUE INDEX attempt_by_effect ON attempt (effect_id, n);
+    request_file   TEXT,
+    answer_seq     INTEGER,
+    PRIMARY KEY (effect_id, n)
+) STRICT, WITHOUT ROWID;
 
 -- Open: without an answer of its own. The barrier, the handover and recovery look only here.
 CREATE INDEX attempt_open ON attempt (function, scope_unit, destination, covers, term)
     WHERE open = 1;
 
+-- Found through attempt.answer_seq: an index of its own would be one more page for every write.
 CREATE TABLE answer (
     seq         INTEGER PRIMARY KEY,
     effect_id   TEXT NOT NULL,
@@ -122,7 +122,6 @@ CREATE TABLE answer (
     at_ms       INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX answer_by_effect ON answer (effect_id, n);
 
 CREATE TABLE refusal (
     function    TEXT NOT NULL,
