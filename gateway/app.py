@@ -36,7 +36,8 @@ from gateway.store.ledger import Ledger
 from gateway.store.records import Settlement
 from gateway.store.upkeep import Kept
 from gateway.web.auth import Authenticator
-from gateway.web.log import configure
+from gateway.web.decisions import Decisions
+from gateway.web.log import Lines, configure
 from gateway.web.metrics import Metrics
 from gateway.web.tasks import Tasks
 from gateway.wire.policy_reload import Reloader
@@ -83,12 +84,9 @@ class Gateway:
         """Build everything, open the ledger, load the policies. Nothing listens yet."""
         settings.check_serving()
         clock = clock or SystemClock()
-        log = configure(
-            settings.log_level,
-            json=settings.log_format == "json",
-            stream=sys.stdout.buffer,
-            clock=clock,
-        )
+        lines = Lines(sys.stdout.buffer)
+        as_json = settings.log_format == "json"
+        log = configure(settings.log_level, json=as_json, stream=lines, clock=clock)
         for warning in check_platform():
             log.warning("platform", text=warning)
         reloader = Reloader(settings.policies, os.environ, today=_today)
@@ -112,6 +110,7 @@ class Gateway:
             authenticator=Authenticator(principals, dev=settings.dev),
             metrics=metrics,
             log=log,
+            decisions=Decisions(log, clock, lines if as_json else None),
             tasks=Tasks(log),
             replay_body_max_bytes=settings.replay_body_max_bytes,
         )

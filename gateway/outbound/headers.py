@@ -254,7 +254,7 @@ def _usable(lengths: list[tuple[str, str]], raw: RawHeaders) -> bool:
     value = lengths[0][1]
     if len(lengths) != 1 or not value.isascii() or not value.isdigit():
         return False
-    for name, _ in raw:  # a loop, because this is asked of nearly every answer
+    for name, _ in raw:  # noqa: SIM110  # asked of nearly every answer; a generator costs more
         if len(name) == 17 and name.lower() == b"transfer-encoding":
             return False
     return True

@@ -23,7 +23,6 @@ from gateway.proxy.intake import Call, TurnedAway
 from gateway.proxy.relay import Relay
 from gateway.proxy.target import parse_target
 from gateway.web.errors import incident
-from gateway.web.log import decision_line
 from gateway.wire.headers import FENCE_REQUEST_ID, FENCE_VERDICT
 
 SMALL_READ_BYTES: Final = 64 * 1024
@@ -195,8 +194,7 @@ class DataPlane:
         elif answer.decision == "refused" and answer.reason is not None:
             house.metrics.refused(answer.reason)
         fence = call.fence
-        decision_line(
-            house.log,
+        house.decisions.line(
             request_id=request_id,
             method=call.method,
             target=call.target.path,
@@ -234,8 +232,7 @@ class DataPlane:
         house = self._house
         total_s = time.perf_counter() - began_s
         house.metrics.refused(answer.reason or "")
-        decision_line(
-            house.log,
+        house.decisions.line(
             request_id=request_id,
             method=request.method,
             target=request.raw_path[:200],

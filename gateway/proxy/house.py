@@ -14,6 +14,7 @@ from gateway.proxy.inflight import InFlight
 from gateway.proxy.slots import Slots
 from gateway.store.ledger import Ledger
 from gateway.web.auth import Authenticator
+from gateway.web.decisions import Decisions
 from gateway.web.metrics import Metrics
 from gateway.web.tasks import Tasks
 
@@ -44,6 +45,7 @@ class House:
     authenticator: Authenticator
     metrics: Metrics
     log: FilteringBoundLogger
+    decisions: Decisions
     tasks: Tasks
     replay_body_max_bytes: int
     inflight: InFlight = field(default_factory=InFlight)

@@ -31,7 +31,9 @@ LEVELS: Final[Mapping[str, int]] = {
 }
 
 
-def configure(level: str, *, json: bool, stream: BinaryIO, clock: Clock) -> FilteringBoundLogger:
+def configure(
+    level: str, *, json: bool, stream: BinaryIO | Lines, clock: Clock
+) -> FilteringBoundLogger:
     """Send the whole process's log to `stream`, and return the logger to hand around.
 
     What libraries log through the standard library comes out in the same form, from
@@ -41,12 +43,12 @@ def configure(level: str, *, json: bool, stream: BinaryIO, clock: Clock) -> Filt
         structlog.processors.add_log_level,
         _timestamp(clock),
         structlog.processors.format_exc_info,
-        structlog.processors.JSONRenderer(serializer=_dump) if json else _text,
+        structlog.processors.JSONRenderer(serializer=dump) if json else _text,
     ]
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Lines(stream))),
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", stream)),
         cache_logger_on_first_use=False,
     )
     log: FilteringBoundLogger = structlog.get_logger().bind()
@@ -58,7 +60,7 @@ def configure(level: str, *, json: bool, stream: BinaryIO, clock: Clock) -> Filt
     return log
 
 
-class _Lines:
+class Lines:
     """Where lines go: written together once for each turn of the event loop.
 
     A write of its own for every line would let go of the interpreter's lock for every request,
@@ -93,28 +95,38 @@ class _Lines:
             self._stream.flush()
 
 
-def _timestamp(clock: Clock) -> Processor:
-    """Return the step that stamps a line with UTC to the millisecond.
+class Stamp:
+    """Says the time in UTC to the millisecond.
 
     The text of a second is kept: formatting it costs more than all the rest of a line.
     """
-    second = -1
-    text = ""
 
-    def stamp(_log: Any, _method: str, line: EventDict) -> EventDict:
-        nonlocal second, text
-        now_s, ms = divmod(clock.wall_ms(), 1000)
-        if now_s != second:
-            text = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            second = now_s
-        line["at"] = f"{text}.{ms:03d}Z"
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._second = -1
+        self._text = ""
+
+    def __call__(self) -> str:
+        now_s, ms = divmod(self._clock.wall_ms(), 1000)
+        if now_s != self._second:
+            self._text = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._second = now_s
+        return f"{self._text}.{ms:03d}Z"
+
+
+def _timestamp(clock: Clock) -> Processor:
+    """Return the step that stamps a line."""
+    stamp = Stamp(clock)
+
+    def add(_log: Any, _method: str, line: EventDict) -> EventDict:
+        line["at"] = stamp()
         line["msg"] = line.pop("event")
         return line
 
-    return stamp
+    return add
 
 
-def _dump(line: EventDict, default: Callable[[Any], Any] | None = None, **_: Any) -> bytes:
+def dump(line: EventDict, default: Callable[[Any], Any] | None = None, **_: Any) -> bytes:
     try:
         return orjson.dumps(line, default=default)
     except TypeError:  # a lone surrogate or a huge number: a line that is lost helps nobody
@@ -154,61 +166,3 @@ class _Bridge(logging.Handler):
 def key_hash(key: str) -> str:
     """Return what stands for an idempotency key in the log."""
     return sha256(key.encode("utf-8", "backslashreplace")).hexdigest()[:8]
-
-
-def decision_line(
-    log: FilteringBoundLogger,
-    *,
-    request_id: str,
-    method: str,
-    target: str,
-    decision: str,
-    status: int,
-    total_ms: float,
-    overhead_ms: float | None = None,
-    principal: str | None = None,
-    destination: str | None = None,
-    route: str | None = None,
-    function: str | None = None,
-    unit: str | None = None,
-    item: str | None = None,
-    term: int | None = None,
-    holder: str | None = None,
-    key: str | None = None,
-    reason: str | None = None,
-    outcome: str | None = None,
-    effect_id: str | None = None,
-    attempt: int | None = None,
-    destination_status: int | None = None,
-) -> None:
-    """Write the one line that every request to a destination gets.
-
-    `target` is the raw target; only its path is written. `key` is the raw key; only its hash
-    is written. What is None is left out.
-    """
-    if not log.is_enabled_for(logging.INFO):
-        return
-    line: dict[str, object] = {
-        "request_id": request_id,
-        "principal": principal,
-        "destination": destination,
-        "route": route,
-        "method": method,
-        "path": target.partition("?")[0],
-        "function": function,
-        "unit": unit,
-        "item": item,
-        "term": term,
-        "holder": holder,
-        "key_hash": None if key is None else key_hash(key),
-        "decision": decision,
-        "reason": reason,
-        "outcome": outcome,
-        "effect_id": effect_id,
-        "attempt": attempt,
-        "status": status,
-        "destination_status": destination_status,
-        "overhead_ms": None if overhead_ms is None else round(overhead_ms, 3),
-        "total_ms": round(total_ms, 3),
-    }
-    log.info("decision", **{name: value for name, value in line.items() if value is not None})

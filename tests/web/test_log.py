@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.web.log import configure, decision_line, key_hash
+from gateway.web.decisions import Decisions
+from gateway.web.log import Lines, configure, key_hash
 
 KEY = "relatorio:2026-10-02:cliente-joao"
 
@@ -35,7 +36,7 @@ def lines(stream):
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def decide(log, **more):
+def decide(log, clock, lines=None, **more):
     said = {
         "request_id": "r1",
         "method": "POST",
@@ -46,13 +47,14 @@ def decide(log, **more):
         "key": KEY,
         **more,
     }
-    decision_line(log, **said)
+    Decisions(log, clock, lines).line(**said)
 
 
-def test_a_decision_is_one_line_without_query_key_or_gaps(stream, clock):
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_decision_is_one_line_without_query_key_or_gaps(stream, clock, direct):
     log = configure("info", json=True, stream=stream, clock=clock)
 
-    decide(log, term=42, effect_id="01h")
+    decide(log, clock, Lines(stream) if direct else None, term=42, effect_id="01h")
 
     assert lines(stream) == [
         {
@@ -78,7 +80,7 @@ def test_a_decision_is_one_line_without_query_key_or_gaps(stream, clock):
 def test_neither_form_shows_the_key_or_the_query(stream, clock, json_lines):
     log = configure("info", json=json_lines, stream=stream, clock=clock)
 
-    decide(log)
+    decide(log, clock)
 
     said = stream.getvalue()
     assert key_hash(KEY).encode() in said
@@ -105,7 +107,7 @@ def test_the_time_is_the_handed_in_clocks(stream, clock):
 def test_below_its_level_nothing_is_said(stream, clock):
     log = configure("warning", json=True, stream=stream, clock=clock)
 
-    decide(log)
+    decide(log, clock)
     log.warning("loud")
 
     assert [line["msg"] for line in lines(stream)] == ["loud"]
