@@ -18,7 +18,7 @@ from gateway.core.errors import InvariantError
 from gateway.core.ids import EffectKey, Scope
 from gateway.store import rows
 from gateway.store.recent import Recent
-from gateway.store.records import AnswerState, StoredAnswer
+from gateway.store.records import StoredAnswer
 from gateway.store.rows import COVERS_ALL, AttemptRow, EffectRow, OpenRow, ScopeRow
 
 STRANDED_AFTER_MS: Final = 1000
@@ -351,9 +351,12 @@ class Batch:
     def _update(self, text: str, flat: Sequence[tuple[Any, ...]]) -> None:
         if not flat:
             return
-        listed = rows.values(len(flat), len(flat[0]))
-        parameters = [value for row in flat for value in row]
-        changed = self.db.execute(text.format(listed), parameters).rowcount
+        if len(flat) == 1:
+            changed = self.db.execute(rows.for_one(text), flat[0]).rowcount
+        else:
+            listed = rows.values(len(flat), len(flat[0]))
+            parameters = [value for row in flat for value in row]
+            changed = self.db.execute(text.format(listed), parameters).rowcount
         if changed != len(flat):
             raise InvariantError(f"{changed} of {len(flat)} rows were there for {text[:14]}")
 
@@ -383,18 +386,3 @@ class Batch:
             f"count, first_at_ms, last_at_ms) {rows.values(len(flat), 10)}{_COUNT_REFUSAL}",
             parameters,
         )
-
-
-def read_answer(db: sqlite3.Connection, effect_id: str) -> StoredAnswer | None:
-    """Return the answer that confirmed the effect, if one is kept. It is the first, so that a
-    replay stays what it was, should a second attempt turn out to be confirmed too."""
-    row = db.execute(
-        "SELECT w.status, headers, body, body_sha256, body_bytes, state FROM attempt a "
-        "JOIN answer w ON w.seq = a.answer_seq "
-        "WHERE a.effect_id = ? AND state <> 'evidence' ORDER BY w.seq LIMIT 1",
-        (effect_id,),
-    ).fetchone()
-    if row is None:
-        return None
-    headers = tuple((name, value) for name, value in orjson.loads(row[1]))
-    return StoredAnswer(row[0], headers, row[2], row[3], row[4], AnswerState(row[5]))

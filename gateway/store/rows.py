@@ -7,6 +7,7 @@ So sets are loaded as one JSON value each, and written as one multi-row statemen
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import orjson
 from gateway.core.effect import Fingerprint, OpenAttempt, Outcome, PriorEffect, add_up
 from gateway.core.errors import InvariantError
 from gateway.core.ids import EffectKey, Scope
+from gateway.store.records import AnswerState, StoredAnswer
 
 
 @dataclass(slots=True)
@@ -118,6 +120,8 @@ _TRY_COLUMNS: Final = (
     "a.fp_version, hex(a.fp_raw), hex(a.fp_canonical), a.request_file, a.ended_at_ms"
 )
 _MAX_LISTED: Final = 5000
+_OF_LIST: Final = re.compile(r"\b[kv]\.column(\d+)")
+_LIST: Final = re.compile(r"FROM \(\{\}\) v |\(\{\}\) k CROSS JOIN ")
 _JOIN_TRIES: Final = (
     "JOIN attempt a ON a.effect_id = e.id "
     "AND (a.open = 1 OR a.outcome = 'confirmed' OR a.n = e.attempts)"
@@ -129,6 +133,16 @@ def values(rows: int, columns: int) -> str:
     """Return the text of a VALUES list of so many rows and columns."""
     row = "(" + ",".join("?" * columns) + ")"
     return "VALUES " + ",".join([row] * rows)
+
+
+@lru_cache(maxsize=64)
+def for_one(text: str) -> str:
+    """Return `text`, written for a list of rows called k or v, for a single row.
+
+    The list of one costs several times the statement itself, and at quiet times each batch is
+    of one.
+    """
+    return _OF_LIST.sub(r"?\1", _LIST.sub("", text))
 
 
 def insert(db: sqlite3.Connection, head: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -166,14 +180,8 @@ def load_by_key(db: sqlite3.Connection, keys: Collection[EffectKey]) -> list[Eff
     """Load the effects under `keys`."""
     if not keys:
         return []
-    text = (
-        f"SELECT json_group_array(json_array({_EFFECT_COLUMNS}, {_TRY_COLUMNS})) "
-        f"FROM ({values(len(keys), 4)}) k CROSS JOIN effect e "
-        "ON e.function = k.column1 AND e.unit = k.column2 "
-        f"AND e.destination = k.column3 AND e.key = k.column4 {_JOIN_TRIES}"
-    )
     flat = [part for k in keys for part in (k.function, k.unit, k.destination, k.key)]
-    return _effects(_json(db, text, flat))
+    return _effects(_json(db, _listed(_BY_KEY, len(keys), 4), flat))
 
 
 def load_by_id(db: sqlite3.Connection, ids: Collection[str]) -> list[EffectRow]:
@@ -210,19 +218,12 @@ def load_open(
     """
     if not wanted:
         return []
-    text = (
-        "SELECT json_group_array(json_array(a.function, a.scope_unit, a.effect_id, a.n, a.term, "
-        "a.destination, a.covers, a.deadline_at_ms, a.seal_at_ms)) "
-        f"FROM ({values(len(wanted), 4)}) k CROSS JOIN attempt a ON a.open = 1 "
-        "AND a.function = k.column1 AND a.scope_unit = k.column2 AND a.destination = k.column3 "
-        "AND a.covers IN (k.column4, '*') AND a.term < ?"
-    )
     flat: list[Any] = [
         part
         for scope, destination, covers in wanted
         for part in (scope.function, scope.unit, destination, covers)
     ]
-    return _opens(_json(db, text, [*flat, below_term]))
+    return _opens(_json(db, _listed(_OPEN_BELOW, len(wanted), 4), [*flat, below_term]))
 
 
 def load_scope_open(db: sqlite3.Connection, scope: Scope) -> list[tuple[Scope, OpenRow]]:
@@ -233,6 +234,27 @@ def load_scope_open(db: sqlite3.Connection, scope: Scope) -> list[tuple[Scope, O
         "FROM attempt INDEXED BY attempt_open WHERE open = 1 AND function = ? AND scope_unit = ?"
     )
     return _opens(_json(db, text, [scope.function, scope.unit]))
+
+
+_BY_KEY: Final = (
+    f"SELECT json_group_array(json_array({_EFFECT_COLUMNS}, {_TRY_COLUMNS})) "
+    "FROM ({}) k CROSS JOIN effect e JOIN attempt a ON a.effect_id = e.id "
+    "AND (a.open = 1 OR a.outcome = 'confirmed' OR a.n = e.attempts) "
+    "WHERE e.function = k.column1 AND e.unit = k.column2 "
+    "AND e.destination = k.column3 AND e.key = k.column4"
+)
+_OPEN_BELOW: Final = (
+    "SELECT json_group_array(json_array(a.function, a.scope_unit, a.effect_id, a.n, a.term, "
+    "a.destination, a.covers, a.deadline_at_ms, a.seal_at_ms)) "
+    "FROM ({}) k CROSS JOIN attempt a WHERE a.open = 1 "
+    "AND a.function = k.column1 AND a.scope_unit = k.column2 AND a.destination = k.column3 "
+    "AND a.covers IN (k.column4, '*') AND a.term < ?"
+)
+
+
+@lru_cache(maxsize=1024)
+def _listed(text: str, rows: int, columns: int) -> str:
+    return for_one(text) if rows == 1 else text.format(values(rows, columns))
 
 
 def _json(db: sqlite3.Connection, text: str, parameters: Sequence[Any]) -> list[list[Any]]:
@@ -289,3 +311,18 @@ def _try(row: Sequence[Any]) -> AttemptRow:
         request_file=row[11],
         ended_at_ms=row[12],
     )
+
+
+def read_answer(db: sqlite3.Connection, effect_id: str) -> StoredAnswer | None:
+    """Return the answer that confirmed the effect, if one is kept. It is the first, so that a
+    replay stays what it was, should a second attempt turn out to be confirmed too."""
+    row = db.execute(
+        "SELECT w.status, headers, body, body_sha256, body_bytes, state FROM attempt a "
+        "JOIN answer w ON w.seq = a.answer_seq "
+        "WHERE a.effect_id = ? AND state <> 'evidence' ORDER BY w.seq LIMIT 1",
+        (effect_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    headers = tuple((name, value) for name, value in orjson.loads(row[1]))
+    return StoredAnswer(row[0], headers, row[2], row[3], row[4], AnswerState(row[5]))

@@ -19,11 +19,12 @@ from typing import Any, Final, Protocol, TypeVar
 
 from gateway.core.errors import LedgerUnavailable, StoreError
 from gateway.core.fence import Replay
-from gateway.store.batch import Batch, Wanted, read_answer
+from gateway.store.batch import Batch, Wanted
 from gateway.store.clock import WRITTEN_EVERY_MS, StoreClock
 from gateway.store.operations import Operation
 from gateway.store.recent import Recent
 from gateway.store.records import Ruling
+from gateway.store.rows import read_answer
 
 MAX_BATCH: Final = 256
 T = TypeVar("T")
