@@ -49,12 +49,9 @@ class DataPlane:
                 answer = await self._read(call)
                 self._tell(call, answer, request_id, began_s)
             else:
-                work = self._house.tasks.start(self._write(call, request_id, began_s), "write")
-                try:
-                    answer = await asyncio.shield(work)
-                except asyncio.CancelledError:  # the caller left; the work goes on
-                    work.add_done_callback(self._relay.nobody_waits)
-                    raise
+                told: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+                self._house.tasks.launch(self._write(call, request_id, began_s, told), "write")
+                answer = await told  # a caller that leaves cancels this, never the work
         except TurnedAway as turned:
             call = turned.call
             request_id = (call.fence.request_id if call else None) or request_id
@@ -135,13 +132,25 @@ class DataPlane:
             self._house.log.error("body-not-kept", error=str(error))
             raise TurnedAway("ledger-unavailable", None, reason=str(error)) from None
 
-    async def _write(self, call: Call, request_id: str, began_s: float) -> Answer:
-        """The work on a write; goes on when the caller has left."""
-        answer = await self._forwarder.carry(call)
-        if answer.attempt is None and call.body is not None:
-            call.body.discard()
-        self._tell(call, answer, request_id, began_s)
-        return answer
+    async def _write(
+        self, call: Call, request_id: str, began_s: float, told: asyncio.Future[Answer]
+    ) -> None:
+        """The work on a write; goes on when the caller has left and `told` is cancelled."""
+        try:
+            answer = await self._forwarder.carry(call)
+            if answer.attempt is None and call.body is not None:
+                call.body.discard()
+            self._tell(call, answer, request_id, began_s)
+        except BaseException as error:
+            if told.done() or isinstance(error, asyncio.CancelledError):
+                told.cancel()
+                raise
+            told.set_exception(error)
+        else:
+            if told.done():
+                self._relay.nobody_waits(answer)
+            else:
+                told.set_result(answer)
 
     async def _read(self, call: Call) -> Answer:
         """Forward a read: no ledger, no fence, and no second try either."""

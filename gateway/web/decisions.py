@@ -55,7 +55,7 @@ class Decisions:
         """
         if not self._heard:
             return
-        facts: dict[str, object] = {
+        said: dict[str, object] = {
             "request_id": request_id,
             "principal": principal,
             "destination": destination,
@@ -78,9 +78,11 @@ class Decisions:
             "overhead_ms": None if overhead_ms is None else round(overhead_ms, 3),
             "total_ms": round(total_ms, 3),
         }
-        said = {name: value for name, value in facts.items() if value is not None}
+        self._write({name: fact for name, fact in said.items() if fact is not None})
+
+    def _write(self, said: dict[str, object]) -> None:
         if self._lines is None:
             self._log.info("decision", **said)
-            return
-        said |= {"level": "info", "at": self._stamp(), "msg": "decision"}
-        self._lines.write(dump(said) + b"\n")
+        else:
+            said |= {"level": "info", "at": self._stamp(), "msg": "decision"}
+            self._lines.write(dump(said) + b"\n")

@@ -334,8 +334,7 @@ _KEYS: Final[dict[str, Problem]] = {
         title="The destination has rejected this too often",
         detail="Nothing was sent. Do not retry, and do not issue it under another key. The "
         "destination rejected every attempt; report its last answer to the operator.",
-        page="After 'max_attempts' rejected attempts under a key nothing more is sent under it. An "
-        "operator can raise 'max_attempts' in the policy.",
+        page="The route's 'max_attempts' is reached. An operator can raise it in the policy.",
     ),
 }
 
