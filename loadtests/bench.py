@@ -76,9 +76,9 @@ class Results:
         pairs = self.paired(of, to, connections, "per_second")
         return statistics.median(a / b if b else 0.0 for a, b in pairs)
 
-    def added_us(self, of: str, to: str, measure: str) -> float:
-        """Return what one target takes longer than the other at one connection."""
-        return statistics.median(a - b for a, b in self.paired(of, to, 1, measure))
+    def added_us(self, of: str, to: str, measure: str, connections: int = 1) -> float:
+        """Return what one target takes longer than the other."""
+        return statistics.median(a - b for a, b in self.paired(of, to, connections, measure))
 
     def not_good(self) -> int:
         reports = [report for reports in self.reports.values() for report in reports]
@@ -194,6 +194,8 @@ def summarise(results: Results) -> dict[str, Any]:
         },
         "overhead_p50_us": round(overhead_us, 1),
         "overhead_p99_us": round(results.added_us(WRITES, DIRECT, "p99_us"), 1),
+        "overhead_p50_us_at_64": round(results.added_us(WRITES, DIRECT, "p50_us", 64), 1),
+        "overhead_p99_us_at_64": round(results.added_us(WRITES, DIRECT, "p99_us", 64), 1),
         "fenced_to_application_at_64": round(results.ratio(WRITES, APPLICATION, 64), 3),
         "fenced_to_server_at_64": round(results.ratio(WRITES, SERVER, 64), 3),
         "reads_to_server_at_64": round(results.ratio(READS, SERVER, 64), 3),
@@ -214,6 +216,8 @@ def table(summary: dict[str, Any]) -> list[str]:
     rows = [
         ("overhead, gateway minus destination, 1 connection", "overhead_p50_us", "us p50"),
         ("", "overhead_p99_us", "us p99"),
+        ("overhead, gateway minus destination, 64 connections", "overhead_p50_us_at_64", "us p50"),
+        ("", "overhead_p99_us_at_64", "us p99"),
         ("fenced writes / bare Application, 64 connections", "fenced_to_application_at_64", ""),
         ("fenced writes / bare web.Server, 64 connections", "fenced_to_server_at_64", ""),
         ("fenced reads / bare web.Server, 64 connections", "reads_to_server_at_64", ""),
