@@ -61,7 +61,7 @@ def classify(
     *,
     tried_before: bool = False,
 ) -> Meaning:
-    """Return what `answer` proves (RFC 9110 section 15; DESIGN 10.1 for the defaults).
+    """Return what `answer` proves (RFC 9110 section 15; docs/http.md has the defaults).
 
     `tried_before`: an earlier attempt of the same effect is unknown, so a "gone" or "already
     there" may be the echo of our own doing.

@@ -176,7 +176,7 @@ Decision: TypeAlias = Admit | Replay | Wait | Refuse
 
 
 def decide(attempt: Attempt, view: FenceView) -> Decision:
-    """Decide what to do with `attempt`, given what is on record (DESIGN 6.1)."""
+    """Decide what to do with `attempt`, given what is on record."""
     refusal = _authority(attempt, view)
     if refusal is not None:
         return Refuse(refusal)

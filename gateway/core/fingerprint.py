@@ -1,4 +1,4 @@
-"""Fingerprints: what tells a retry from a reused key (DESIGN 6.3).
+"""Fingerprints: what tells a retry from a reused key.
 
 SHA-256 over length-prefixed fields. Agents re-serialise their JSON between tries, so a
 lossless canonical form counts as well: members sorted, number lexemes verbatim, no duplicate

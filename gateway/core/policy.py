@@ -332,5 +332,5 @@ DEFAULT_MEANING: Final[Mapping[int, Outcome]] = (
     )
     | dict.fromkeys([401, 403, 407, 421, 425, 429], Outcome.NO_EFFECT)
 )
-"""What a status proves about a write where no rule says otherwise (DESIGN 10.1).
+"""What a status proves about a write where no rule says otherwise.
 A status that is not here proves nothing: 408, other 3xx, every 5xx."""

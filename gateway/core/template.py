@@ -21,7 +21,6 @@ from gateway.core.jsonpath import Path
 
 _HOLE: Final = re.compile(r"\{([^{}]*)\}")
 _WORDS: Final = frozenset({"effect", "term", "unit", "first_sent", "query", "probe"})
-_PART: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 Encoder = Callable[[str], str]
 
 

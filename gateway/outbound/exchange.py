@@ -19,7 +19,7 @@ from gateway.clock import Clock
 from gateway.core.errors import InvariantError
 from gateway.outbound.connection import Connection
 from gateway.outbound.reply import Reply, Unreadable
-from gateway.outbound.upload import Spool
+from gateway.outbound.upload import BodyFile
 from gateway.outbound.watch import Watch
 
 BUFFER_MAX_BYTES: Final = 256 * 1024
@@ -87,7 +87,7 @@ class Exchange:
         self.outgoing = outgoing
         self.reply = Reply(outgoing.method)
         self.connection: Connection | None = None
-        self.spool: Spool | None = None
+        self.spool: BodyFile | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.failure: str | None = None
         self.over = False
@@ -131,7 +131,7 @@ class Exchange:
         body = self.outgoing.body
         return body if isinstance(body, bytes) else b""
 
-    async def _pour(self, spool: Spool, connection: Connection) -> None:
+    async def _pour(self, spool: BodyFile, connection: Connection) -> None:
         try:
             await spool.pour(connection)
         except (InvariantError, OSError, ValueError):  # it stays unfinished: nobody can take it

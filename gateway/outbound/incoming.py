@@ -33,15 +33,6 @@ class Incoming:
             self._end()
 
     @property
-    def reason(self) -> str:
-        """What stood behind the status; no more than decoration."""
-        return self._reply.reason.decode("latin-1")
-
-    @property
-    def raw_headers(self) -> Sequence[tuple[bytes, bytes]]:
-        return self._reply.fields
-
-    @property
     def headers(self) -> Headers:
         """The fields to relay."""
         if self._headers is None:
@@ -54,6 +45,12 @@ class Incoming:
         if self._facts is None:
             self._facts = facts_of(self._reply.fields)
         return self._facts
+
+    @property
+    def length_bytes(self) -> int | None:
+        """What Content-Length says; None without one."""
+        text = self.facts_headers.get("content-length", ("",))[0]
+        return int(text) if text.isdigit() else None
 
     @property
     def delimited(self) -> bool:

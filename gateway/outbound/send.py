@@ -26,7 +26,7 @@ from gateway.outbound.exchange import DirtyConnection, Exchange, Held, Outgoing
 from gateway.outbound.incoming import Incoming
 from gateway.outbound.line import Line
 from gateway.outbound.request import Unwritable, request_head
-from gateway.outbound.upload import Spool
+from gateway.outbound.upload import BodyFile
 from gateway.outbound.watch import Watch
 
 _FAREWELL_S: Final = 1.0
@@ -111,7 +111,7 @@ class Outbound:
             head = self._head(line, destination, outgoing, None, single)
         else:
             self._head(line, destination, outgoing, 0, single)  # before the disk is touched
-            exchange.spool = await Spool.open(body)
+            exchange.spool = await BodyFile.open(body)
             head = self._head(line, destination, outgoing, exchange.spool.size, single)
         while not single and (known := line.idle()) is not None:
             if _sent_on(known, exchange, head):

@@ -13,7 +13,7 @@ from gateway.outbound.connection import Connection
 _CHUNK_BYTES: Final = 256 * 1024
 
 
-class Spool:
+class BodyFile:
     """An open body file. `first` is its first piece: read before anything is sent, so that a
     small body leaves together with its head, and an unreadable file costs nothing."""
 
@@ -26,7 +26,7 @@ class Spool:
         self.left = self.size
 
     @classmethod
-    async def open(cls, path: Path) -> Spool:
+    async def open(cls, path: Path) -> BodyFile:
         """Raises OSError or InvariantError: the body is not there, or not whole."""
         opening = asyncio.ensure_future(asyncio.to_thread(cls._open, path))
         try:
@@ -36,7 +36,7 @@ class Spool:
             raise
 
     @classmethod
-    def _open(cls, path: Path) -> Spool:
+    def _open(cls, path: Path) -> BodyFile:
         spool = cls(path.open("rb"))
         try:
             spool.first = spool._read()
@@ -71,6 +71,6 @@ class Spool:
         return chunk
 
 
-def _close_opened(opening: asyncio.Future[Spool]) -> None:
+def _close_opened(opening: asyncio.Future[BodyFile]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

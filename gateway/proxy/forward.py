@@ -34,7 +34,7 @@ from gateway.wire.headers import FENCE_VERDICT, PREFERENCE_APPLIED
 from gateway.wire.problem import EffectWord
 
 SEND_SLACK_S: Final = 1.0
-"""How long after admission, beyond dialling, the first byte may still leave (DESIGN 6.2)."""
+"""How long after admission, beyond dialling, the first byte may still leave."""
 JSON_MAX_BYTES: Final = 1024 * 1024
 PATIENCE_S: Final = 1.0
 """How long an answer of unknown length is awaited whole before it is relayed as it comes."""
@@ -216,7 +216,7 @@ class Forwarder:
             after = await self._settle(ruling, n, meaning, None, None)
             answer = _silent(ruling, got)
         else:
-            body, whole = await self._capture(got, route, call)
+            body = await self._capture(got, route, call)
             reply = Reply(got.status, got.facts_headers, _json_of(got, body))
             meaning = classify(
                 reply, route, call.destination, values, tried_before=ruling.tried_before
@@ -224,7 +224,7 @@ class Forwarder:
             evidence = b""
             if meaning.outcome is Outcome.UNKNOWN:
                 evidence = without_login(body, call.destination.login)[: respond.EXCERPT_BYTES]
-            kept = _kept(got, body, whole, meaning, house.replay_body_max_bytes, evidence)
+            kept = _kept(got, body, meaning, house.replay_body_max_bytes, evidence)
             after = await self._settle(ruling, n, meaning, got.status, kept)
             answer = _answered(ruling, n, got, body, meaning, evidence)
             if answer.rest is not None:
@@ -240,8 +240,8 @@ class Forwarder:
             call.body.discard()
         return answer
 
-    async def _capture(self, got: Incoming, route: Route, call: Call) -> tuple[bytes, bool]:
-        """Read the answer's body as far as it is worth keeping; say whether that is all of it.
+    async def _capture(self, got: Incoming, route: Route, call: Call) -> bytes:
+        """Read the answer's body as far as it is worth keeping.
 
         What is a stream by nature, too long to keep, or slow without a known length, is
         relayed as it comes: its outcome is decided by the head.
@@ -250,7 +250,7 @@ class Forwarder:
         must_read = needs_body(route, call.destination)
         if must_read:
             cap = max(cap, JSON_MAX_BYTES)
-        length = _length(got)
+        length = got.length_bytes
         limits = _limits(call)
         if got.is_stream or (length is not None and length > cap):
             body = b""
@@ -259,7 +259,7 @@ class Forwarder:
             body = await got.read(cap, None if patient else PATIENCE_S)
         if not got.ended:
             got.stream(limits.timeout_ms / 1000)
-        return body, got.complete
+        return body
 
     async def _failed(self, ruling: Ruling, n: int, outgoing: Outgoing, error: Exception) -> Answer:
         """Record an attempt that broke inside the gateway: unknown once a byte may have left."""
@@ -275,7 +275,12 @@ class Forwarder:
         return answer
 
     async def _settle(
-        self, ruling: Ruling, n: int, meaning: Meaning, status: int | None, kept: Any
+        self,
+        ruling: Ruling,
+        n: int,
+        meaning: Meaning,
+        status: int | None,
+        kept: StoredAnswer | None,
     ) -> Settled | None:
         """Record the outcome; None if the ledger cannot take it now, and is asked on and on."""
         settlement = Settlement(
@@ -329,11 +334,6 @@ def _headers_out(call: Call) -> list[tuple[str, str]]:
     return [*kept, ("Accept-Encoding", "identity")]
 
 
-def _length(got: Incoming) -> int | None:
-    text = got.facts_headers.get("content-length", ("",))[0]
-    return int(text) if text.isdigit() else None
-
-
 def _json_of(got: Incoming, body: bytes) -> Any:
     coded = got.facts_headers.get("content-encoding")
     if not body or coded or not got.complete:
@@ -342,7 +342,7 @@ def _json_of(got: Incoming, body: bytes) -> Any:
 
 
 def _kept(
-    got: Incoming, body: bytes, whole: bool, meaning: Meaning, cap_bytes: int, evidence: bytes
+    got: Incoming, body: bytes, meaning: Meaning, cap_bytes: int, evidence: bytes
 ) -> StoredAnswer | None:
     """Return what of the answer is recorded: for a replay, or as evidence."""
     headers = tuple(stored_headers(got.headers))
@@ -351,7 +351,8 @@ def _kept(
             state = AnswerState.EVIDENCE
             return StoredAnswer(got.status, headers, evidence, None, len(body), state)
         case Outcome.CONFIRMED:
-            if whole and len(body) <= cap_bytes:
+            # A body that ends with its connection looks whole even where it was cut.
+            if got.complete and got.delimited and len(body) <= cap_bytes:
                 return StoredAnswer(
                     got.status, headers, body, None, len(body), AnswerState.COMPLETE
                 )
@@ -364,7 +365,7 @@ def _kept(
 def _unkept_state(got: Incoming, body: bytes, cap_bytes: int) -> AnswerState:
     if got.broken is not None:
         return AnswerState.INCOMPLETE
-    if len(body) > cap_bytes or (_length(got) or 0) > cap_bytes:
+    if len(body) > cap_bytes or (got.length_bytes or 0) > cap_bytes:
         return AnswerState.OVER_CAP
     return AnswerState.STREAMED
 
@@ -389,7 +390,7 @@ def _answered(
             status=got.status,
             excerpt=evidence,
         )
-    answer = respond.relayed(got, body, capture_whole=got.complete)
+    answer = respond.relayed(got, body)
     if answer.rest is not None and meaning.outcome is Outcome.CONFIRMED:
         answer.stream_id = (ruling.effect_id, n)
     return answer

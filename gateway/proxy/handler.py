@@ -173,12 +173,12 @@ class DataPlane:
             if isinstance(got, Silence):
                 answer = respond.unanswered_read(got)
             else:
-                length = got.facts_headers.get("content-length", ("",))[0]
-                small = length.isdigit() and int(length) <= SMALL_READ_BYTES
+                length = got.length_bytes
+                small = length is not None and length <= SMALL_READ_BYTES
                 body = await got.read(SMALL_READ_BYTES) if small and not got.is_stream else b""
                 if not got.ended:
                     got.stream(limits.timeout_ms / 1000)
-                answer = respond.relayed(got, body, capture_whole=got.complete)
+                answer = respond.relayed(got, body)
                 answer.extra.append((FENCE_VERDICT, _verdict(call)))
                 keep = answer.rest is not None and not got.is_stream
                 answer.release = slot.release if keep else None

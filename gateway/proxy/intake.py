@@ -1,6 +1,6 @@
 """Intake: from a request to a call that the fence can judge, or to a reason why not.
 
-The order of the checks is the contract (DESIGN 10.1): destination, token, header syntax, the
+The order of the checks is the contract : destination, token, header syntax, the
 principal's rights and the route, missing fence, body size.
 """
 
@@ -62,7 +62,6 @@ class Call:
     principal: Principal
     fence: FenceHeaders
     headers: list[tuple[str, str]]
-    raw_headers: Sequence[tuple[bytes, bytes]]
     candidates: list[tuple[Route, dict[str, str]]]
     route: Route | None = None
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -133,7 +132,6 @@ def begin(
         principal=principal,
         fence=fence,
         headers=headers,
-        raw_headers=raw,
         candidates=destination.candidates(request.method, target.path),
         observed=None if fence is not _UNREADABLE else "malformed",
     )
@@ -168,9 +166,9 @@ def choose_late(call: Call, policies: PolicySet) -> None:
     """Choose the route by the body, where routes ask about it."""
     if call.route is not None or call.observed is not None:
         return
-    facts = Facts(None, _grouped(call.headers), _json(call, strict=True))
+    facts = Facts(None, _grouped(call.headers), _json(call))
     for route, parts in call.candidates:
-        values = _values(call, route, parts, facts.body)
+        values = _values(call, parts, facts.body)
         if route.when is None or route.when.holds(facts, values):
             _choose(call, (route, parts), policies)
             return
@@ -249,9 +247,9 @@ def finish(call: Call) -> None:
         call.covers = _default_covers(call)
         return
     try:
-        body = _json(call, strict=True) if route.reads_request_body else NOT_JSON
+        body = _json(call) if route.reads_request_body else NOT_JSON
         if route.uses_values:
-            call.values = _values(call, route, call.parts, body)
+            call.values = _values(call, call.parts, body)
         if not call.is_read:
             call.attempt = _attempt(call, route)
             call.covers = call.attempt.covers
@@ -273,7 +271,7 @@ def _attempt(call: Call, route: Route) -> Attempt:
     covers = _default_covers(call)
     if route.covers is not None:
         if "effect" in route.covers.sources:
-            values = call.values = _with_mark(values, effect_mark(key))
+            values = call.values = replace(values, effect=effect_mark(key))
         covers = route.covers.render(values)
     return Attempt(
         key=key,
@@ -308,11 +306,10 @@ def _fingerprint(call: Call, route: Route) -> Fingerprint:
     )
 
 
-def _values(call: Call, route: Route, parts: Mapping[str, str], body: Any) -> RequestValues:
-    needs_query = call.target.query is not None
+def _values(call: Call, parts: Mapping[str, str], body: Any) -> RequestValues:
     return RequestValues(
         parts=parts,
-        query=_query(call.target.query) if needs_query else {},
+        query=_query(call.target.query),
         query_string=call.target.query or "",
         headers=_Fields(call.headers),
         body=None if body is NOT_JSON else body,
@@ -343,10 +340,6 @@ class _Fields(Mapping[str, str]):
         return len(self._by_name())
 
 
-def _with_mark(values: RequestValues, mark: str) -> RequestValues:
-    return replace(values, effect=mark)
-
-
 def _query(text: str | None) -> dict[str, str]:
     """Return the query's fields that are there once; one that is there twice decides nothing."""
     found: dict[str, str] = {}
@@ -360,14 +353,14 @@ def _query(text: str | None) -> dict[str, str]:
     return {name: value for name, value in found.items() if name and name not in twice}
 
 
-def _json(call: Call, *, strict: bool) -> Any:
+def _json(call: Call) -> Any:
     raw = call.body.load() if call.body is not None else None
     if not raw:
         return NOT_JSON
     try:
         return strict_json(raw)
     except AmbiguousJson as error:
-        if strict and call.destination.mode is not Mode.OBSERVE:
+        if call.destination.mode is not Mode.OBSERVE:
             raise TurnedAway(
                 "malformed",
                 f"In the JSON body {error}; the policy reads this body, so it must be unambiguous.",

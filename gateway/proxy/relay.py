@@ -20,7 +20,7 @@ _ADDED: Final = (hdrs.CONTENT_TYPE, hdrs.SERVER)
 """What the library would say in the destination's name."""
 
 
-class _Plain(web.Response):
+class _Bare(web.StreamResponse):
     """A response to which the library adds no Content-Type and no Server of its own.
 
     The library's hook for this (`on_response_prepare`) belongs to its Application, which the
@@ -34,14 +34,12 @@ class _Plain(web.Response):
             self.headers.popall(name, None)
 
 
-class _Stream(web.StreamResponse):
-    """As `_Plain`, for bodies that are relayed piece by piece."""
+class _Plain(_Bare, web.Response):
+    """A body that is there whole."""
 
-    async def _prepare_headers(self) -> None:
-        added = [name for name in _ADDED if name not in self.headers]
-        await super()._prepare_headers()
-        for name in added:
-            self.headers.popall(name, None)
+
+class _Stream(_Bare):
+    """A body that is relayed piece by piece."""
 
 
 class Relay:

@@ -34,7 +34,6 @@ def problem(
     *,
     detail: str | None = None,
     effect: EffectWord | None = None,
-    safe: bool | None = None,
     retry_after_s: float | None = None,
     verdict: str | None = None,
     facts: dict[str, object] | None = None,
@@ -44,7 +43,6 @@ def problem(
         slug,
         detail=detail,
         effect=effect,
-        safe_to_retry_same_key=safe,
         retry_after_s=retry_after_s,
         facts=facts,
     )
@@ -128,15 +126,15 @@ def result_unavailable(ruling: Ruling, effect_id: str, stored: StoredAnswer | No
     return answer
 
 
-def relayed(incoming: Incoming, body: bytes, *, capture_whole: bool) -> Answer:
+def relayed(incoming: Incoming, body: bytes) -> Answer:
     """Return the destination's answer as it came, or as much of it as did."""
     answer = Answer(incoming.status, incoming.headers, body, decision="forwarded")
     answer.destination_status = incoming.status
     if incoming.broken is not None:
         answer.cut = True
-    elif not capture_whole:
+    elif not incoming.complete:
         answer.rest = incoming
-    answer.shareable = capture_whole
+    answer.shareable = incoming.complete
     return answer
 
 

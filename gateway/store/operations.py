@@ -224,7 +224,6 @@ def _write_intent(batch: Batch, proposal: Proposal, effect: EffectRow, n: int) -
         seal_at_ms=deadline + proposal.settle_ms,
         instance=batch.instance,
         fingerprint=fingerprint,
-        request_file=proposal.request_file,
     )
     batch.add_attempt(
         effect,
@@ -297,7 +296,6 @@ class Settling:
         again = attempt.outcome is given.outcome and not attempt.by_operator
         late = attempt.outcome is not None and not again
         outcome = settled_attempt(attempt.outcome, given.outcome, by_operator=attempt.by_operator)
-        file = attempt.request_file
         own_answer = given.outcome is not Outcome.UNKNOWN
         if outcome is not None or (own_answer and attempt.open):
             self._write(batch, effect, attempt, outcome)
@@ -311,14 +309,12 @@ class Settling:
                 detail={"n": given.n, "outcome": given.outcome, "disagrees": disagrees},
             )
         highest = batch.scopes[effect.scope].highest_term
-        final = attempt.outcome not in (None, Outcome.UNKNOWN)
         return Settled(
             outcome=effect.outcome,
             highest_term=highest,
             superseded=highest > attempt.term,
             late=late,
             disagrees=disagrees,
-            request_file=file if final else None,
         )
 
     def _write(

@@ -115,7 +115,6 @@ class Settled:
     superseded: bool
     late: bool
     disagrees: bool
-    request_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

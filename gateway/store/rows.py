@@ -45,7 +45,6 @@ class AttemptRow:
     seal_at_ms: int
     instance: str
     fingerprint: Fingerprint
-    request_file: str | None = None
     reason: str | None = None
     status: int | None = None
     ended_at_ms: int | None = None
@@ -117,7 +116,7 @@ _EFFECT_COLUMNS: Final = (
 )
 _TRY_COLUMNS: Final = (
     "a.n, a.term, a.outcome, a.open, a.by_operator, a.deadline_at_ms, a.seal_at_ms, a.instance, "
-    "a.fp_version, hex(a.fp_raw), hex(a.fp_canonical), a.request_file, a.ended_at_ms"
+    "a.fp_version, hex(a.fp_raw), hex(a.fp_canonical), a.ended_at_ms"
 )
 _MAX_LISTED: Final = 5000
 _OF_LIST: Final = re.compile(r"\b[kv]\.column(\d+)")
@@ -248,7 +247,7 @@ _OPEN_BELOW: Final = (
     "a.destination, a.covers, a.deadline_at_ms, a.seal_at_ms)) "
     "FROM ({}) k CROSS JOIN attempt a WHERE a.open = 1 "
     "AND a.function = k.column1 AND a.scope_unit = k.column2 AND a.destination = k.column3 "
-    "AND a.covers IN (k.column4, '*') AND a.term < ?"
+    f"AND a.covers IN (k.column4, '{COVERS_ALL}') AND a.term < ?"
 )
 
 
@@ -308,8 +307,7 @@ def _try(row: Sequence[Any]) -> AttemptRow:
         seal_at_ms=row[6],
         instance=row[7],
         fingerprint=Fingerprint(row[8], bytes.fromhex(row[9]), canonical),
-        request_file=row[11],
-        ended_at_ms=row[12],
+        ended_at_ms=row[11],
     )
 
 

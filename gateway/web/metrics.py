@@ -77,7 +77,7 @@ class Metrics:
         self.oldest_unknown_age_s = self._gauge(
             "oldest_unknown_age_seconds", "Age of the oldest effect whose outcome is unknown"
         )
-        self.inflight = self._gauge("inflight", "Requests under way")
+        self.inflight = self._gauge("inflight", "Admitted writes under way")
         self.slot_waiting = self._gauge("slot_waiting", "Requests waiting for a destination's slot")
         self.terms_raised = self._counter("terms_raised", "Times a scope's highest term rose")
         self.draining = self._gauge("draining", "1 while the gateway is shutting down")
@@ -90,7 +90,9 @@ class Metrics:
             "ledger_transaction_seconds", "Time of one transaction, its commit included", _LEDGER_S
         )
         self.ledger_lock_wait_s = self._histogram(
-            "ledger_lock_wait_seconds", "Time that a transaction waited for its lock", _LEDGER_S
+            "ledger_lock_wait_seconds",
+            "Time that the first of a batch waited for the writer",
+            _LEDGER_S,
         )
         self.ledger_up = self._gauge("ledger_up", "1 while the ledger can be written")
 

@@ -16,7 +16,7 @@ from gateway.core.template import RequestValues, Template
 
 VALUES = RequestValues(parts={}, effect="m-1")
 
-# DESIGN 10.1, "Default outcomes of a write", word for word
+# The default outcomes of a write, as docs/http.md has them
 CONFIRMED = {*range(200, 300), 303}
 REJECTED = {
     400, 402, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415, 416, 417, 422, 423, 424, 426, 428,

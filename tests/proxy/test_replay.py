@@ -9,7 +9,7 @@ import pytest
 from tests.house import Got, House
 from tests.proxy.raw_caller import ask, request
 from tests.proxy.setting import OpenHouse, destination, effects, held, raw_got, until_settled
-from tests.raw_destination import Behaviour, RawDestination, answer, rst, sse
+from tests.raw_destination import Behaviour, RawDestination, answer, rst, sse, until_close
 
 OF_THE_MOMENT = {
     "set-cookie", "date", "retry-after", "www-authenticate", "x-ratelimit-remaining", "server",
@@ -260,4 +260,19 @@ async def test_what_an_operator_confirmed_has_no_answer_to_give(
     assert (said.status, again.status, again.problem) == (200, 409, "result-unavailable")
     assert again.headers["Fence-Outcome"] == "confirmed"
     assert (await until_settled(house))[0]["resolved_by"] == "operator"
+    assert len(crm.received) == 1
+
+
+async def test_an_answer_that_ends_with_its_connection_is_relayed_but_never_replayed(
+    house: House, crm: RawDestination
+) -> None:
+    # whether it was cut cannot be told, and half an answer must not become the answer
+    crm.on("/notes", until_close(201, b"perhaps whole"))
+
+    first = await house.worker().post("/notes", "k-1")
+    again = await house.worker().post("/notes", "k-1")
+
+    assert (first.status, first.body) == (201, b"perhaps whole")
+    assert first.headers["Fence-Outcome"] == "confirmed"
+    assert (again.status, again.problem) == (409, "result-unavailable")
     assert len(crm.received) == 1
