@@ -204,6 +204,9 @@ def details(effect: dict[str, Any]) -> str:
         f"principal    {effect['principal']}",
         f"created      {effect['created_at']}, settled {effect['settled_at'] or '-'}",
     ]
+    if effect.get("resolution"):
+        said = effect["resolution"]
+        lines.append(f"resolved     by {said['principal']} at {said['at']}: {said['reason']}")
     if effect["resource"]:
         lines.append(f"resource     {json.dumps(effect['resource'])}")
     if effect["observed"]:

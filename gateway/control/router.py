@@ -52,6 +52,7 @@ class ControlPlane:
             rendered = incident(error, self._panel.log, effect="none", request_id=request_id)
             response = _problem(rendered)
         response.headers[FENCE_REQUEST_ID] = request_id
+        response.headers["Server"] = "fencegate"
         return response
 
     async def _route(self, request: web.BaseRequest) -> web.Response:

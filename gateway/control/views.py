@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from gateway.core.policy import GUARANTEE, Destination, Does, Route
-from gateway.store.records import AttemptRecord, EffectRecord
-from gateway.wire.control import AttemptOut, DestinationOut, EffectOut, RouteOut, instant
+from gateway.store.records import AttemptRecord, EffectRecord, ResolutionRecord
+from gateway.wire.control import (
+    AttemptOut,
+    DestinationOut,
+    EffectOut,
+    ResolutionOut,
+    RouteOut,
+    instant,
+)
 
 
 def effect_out(effect: EffectRecord) -> EffectOut:
@@ -26,6 +33,13 @@ def effect_out(effect: EffectRecord) -> EffectOut:
         resource=dict(effect.resource) if effect.resource is not None else None,
         created_at=instant(effect.created_at_ms),
         settled_at=None if effect.settled_at_ms is None else instant(effect.settled_at_ms),
+        resolution=None if effect.resolution is None else _resolution_out(effect.resolution),
+    )
+
+
+def _resolution_out(resolution: ResolutionRecord) -> ResolutionOut:
+    return ResolutionOut(
+        at=instant(resolution.at_ms), principal=resolution.principal, reason=resolution.reason
     )
 
 

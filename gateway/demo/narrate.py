@@ -117,6 +117,8 @@ class Narrator:
     steps: list[Step] = field(default_factory=list)
 
     def header(self) -> None:
+        self.say("a/184: replica a under term 184; got and did: requests that the CRM received in")
+        self.say("this step, and effects that it carried out")
         self.say(HEADER.rstrip())
 
     def heading(self, text: str) -> None:

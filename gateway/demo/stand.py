@@ -67,10 +67,16 @@ def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int)
     # The ledger stays from run to run and terms only grow, so each run begins with a new one.
     term = SystemClock().wall_ms() // 1000 - FIRST_TERM_AT_S
     crm, gateway = f"http://127.0.0.1:{crm_port}", f"http://127.0.0.1:{gateway_port}"
+    for name in ("gateway", "sandbox-crm"):  # an earlier run's lines would be taken for this one's
+        (folder / f"{name}.log").unlink(missing_ok=True)
     with Children(folder.absolute()) as children:
         try:
             child = children.start(
-                "sandbox-crm", python("-m", "gateway", "sandbox-crm", "--port", str(crm_port))
+                "sandbox-crm",
+                python(
+                    *("-m", "gateway", "sandbox-crm", "--port", str(crm_port)),
+                    *("--file", str(folder.absolute() / "sandbox-crm.jsonl")),
+                ),
             )
             wait_until_ready(child, f"{crm}/_sandbox/health")
             child = children.start(

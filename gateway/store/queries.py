@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,12 @@ import orjson
 from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.errors import StoreError
 from gateway.store.connect import read_only_uri
-from gateway.store.records import AttemptRecord, EffectFilter, EffectRecord
+from gateway.store.records import (
+    AttemptRecord,
+    EffectFilter,
+    EffectRecord,
+    ResolutionRecord,
+)
 
 _EFFECT: Final = (
     "SELECT id, destination, function, unit, item, key, covers, outcome, resolved_by, principal, "
@@ -79,7 +84,15 @@ class Reader:
         if not found:
             return None
         attempts = await self._attempts([effect_id])
-        return _record(found[0], attempts.get(effect_id, []))
+        record = _record(found[0], attempts.get(effect_id, []))
+        if record.resolved_by is not ResolvedBy.OPERATOR:
+            return record
+        journal = await self._all(
+            "SELECT at_ms, principal, reason FROM transition "
+            "WHERE kind = 'effect-resolved' AND effect_id = ? ORDER BY id DESC LIMIT 1",
+            [effect_id],
+        )
+        return replace(record, resolution=ResolutionRecord(*journal[0])) if journal else record
 
     async def evidence(self, effect_id: str) -> list[dict[str, Any]]:
         """Return what is kept of the destination's answers: status, size, state."""

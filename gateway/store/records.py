@@ -135,6 +135,15 @@ class AttemptRecord:
     status: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class ResolutionRecord:
+    """Who decided what became of an unknown effect, when, and on what grounds."""
+
+    at_ms: int
+    principal: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectRecord:
     """One effect, for showing."""
@@ -155,6 +164,7 @@ class EffectRecord:
     created_at_ms: int
     settled_at_ms: int | None
     attempts: tuple[AttemptRecord, ...]
+    resolution: ResolutionRecord | None = None
 
     @property
     def state(self) -> str:

@@ -40,6 +40,14 @@ class AttemptOut(Wire):
     status: int | None
 
 
+class ResolutionOut(Wire):
+    """Who decided what became of an unknown effect, when, and on what grounds."""
+
+    at: str
+    principal: str
+    reason: str
+
+
 class EffectOut(Wire):
     """One change to the outside world. `outcome` is null while it is in flight; `observed`
     says why it would have been refused, where it was only watched."""
@@ -61,6 +69,7 @@ class EffectOut(Wire):
     resource: dict[str, Any] | None
     created_at: str
     settled_at: str | None
+    resolution: ResolutionOut | None  # an operator's word; only where one effect is shown
 
 
 class EffectPage(Wire):

@@ -128,6 +128,7 @@ async def test_an_effect_is_shown_with_all_its_attempts(office: Office) -> None:
     instants = {name: shown.pop(name) for name in ("created_at", "settled_at")}
     assert all(INSTANT.match(at) for at in instants.values())
     assert shown == {
+        "resolution": None,
         "id": got.headers["Fence-Effect"],
         "destination": "crm",
         "function": "relatorio",

@@ -174,6 +174,9 @@ async def test_the_journal_says_who_decided_what_and_why(open_office: Any, tmp_p
     assert got.status == 200
     (entry,) = journal(tmp_path, "effect-resolved")
     assert entry == (effect_id, "olga", "note 5 is there", '{"as":"confirmed"}')
+    said = got.json["resolution"]
+    assert (said["principal"], said["reason"]) == ("olga", "note 5 is there")
+    assert said["at"] == got.json["settled_at"]
 
 
 async def test_only_an_operator_decides(open_office: Any, tmp_path: Path) -> None:
