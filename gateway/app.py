@@ -51,13 +51,20 @@ GIVE_UP_S: Final = 5.0
 class Gateway:
     """One gateway process: data plane and control plane on one port, one ledger."""
 
-    def __init__(self, settings: Settings, house: House, policies: Policies, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        house: House,
+        policies: Policies,
+        clock: Clock,
+        principals_seen: tuple[int, int, int] | None = None,
+    ) -> None:
         self.settings = settings
         self.house = house
         self.policies = policies
         self.clock = clock
         self.port = 0
-        self._principals_seen = _stamp(settings.principals) if settings.principals else None
+        self._principals_seen = principals_seen
         self._principals_error: str | None = None
         self._keepers = Tasks(house.log)
         self._data = DataPlane(house)
@@ -92,6 +99,8 @@ class Gateway:
         reloader = Reloader(settings.policies, os.environ, today=_today)
         for complaint in reloader.warnings:
             log.warning("policy", text=str(complaint))
+        # Looked at before it is read: a change made meanwhile is seen at the next look.
+        principals_seen = _stamp(settings.principals) if settings.principals else None
         principals = _principals(settings)
         metrics = Metrics(reloader.current.destinations)
         state = State(reloader.current)
@@ -122,7 +131,7 @@ class Gateway:
         except BaseException:
             await ledger.close()
             raise
-        return cls(settings, house, policies, clock)
+        return cls(settings, house, policies, clock, principals_seen)
 
     # -- running
 
@@ -322,12 +331,12 @@ def _calm_collector() -> None:
     gc.set_threshold(50_000, 50, 100)
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         stat = path.stat()
     except OSError:
-        return (0, 0)
-    return (stat.st_mtime_ns, stat.st_size)
+        return (0, 0, 0)
+    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
 
 def _today() -> date:

@@ -191,7 +191,14 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_STRICT: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
+def _number(text: str) -> int | float:
+    """Python refuses to convert very long digits; that must not make a text less of a JSON."""
+    return int(text) if len(text) <= 400 else float(text)
+
+
+_STRICT: Final = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_int=_number, parse_constant=_constant
+)
 _LEXEMES: Final = json.JSONDecoder(
     object_pairs_hook=_pairs, parse_int=_lexeme, parse_float=_lexeme, parse_constant=_constant
 )

@@ -23,7 +23,7 @@ from gateway.core.fingerprint import Hasher
 P = ParamSpec("P")
 T = TypeVar("T")
 
-IDLE_S: Final = 60.0
+IDLE_S: Final = 20.0
 """How long a caller may say nothing in the middle of its body."""
 
 
@@ -112,28 +112,25 @@ class Spool:
         size: int,
     ) -> Body:
         path = self._folder / f"{secrets.token_hex(16)}.body"
-        fd = await _on_disk(self._create, path)
+        file = _File(path)
         try:
-            await _on_disk(_write_all, fd, b"".join(pieces))
+            await _on_disk(file.create)
+            await _on_disk(file.write, b"".join(pieces))
             while piece := await self._next(request):
                 size += len(piece)
                 if size > limit_bytes:
                     raise BodyTooLarge
                 hasher.update(piece)
-                await _on_disk(_write_all, fd, piece)
+                await _on_disk(file.write, piece)
             # Durable before the intent that names the file, or a crash could lose the request
             # of an unknown effect.
-            await _on_disk(os.fsync, fd)
+            await _on_disk(file.sync)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
         finally:
-            os.close(fd)
+            file.close()
         return Body(None, path, hasher.digest(), size)
-
-    def _create(self, path: Path) -> int:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
 
     async def sweep(self, kept: set[str], older_than_s: float, now_s: float) -> int:
         """Delete files that no effect needs any more; return how many."""
@@ -152,17 +149,52 @@ def _has_body(request: web.BaseRequest) -> bool:
     return "Content-Length" in request.headers or "Transfer-Encoding" in request.headers
 
 
+class _File:
+    """One body file. Its number is known here alone, and only until it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def create(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._fd = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view and self._fd is not None:
+            view = view[os.write(self._fd, view) :]
+
+    def sync(self) -> None:
+        if self._fd is not None:
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+
 async def _on_disk(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `work` beside the event loop. A body that cannot be kept cannot be vouched for."""
+    """Run `work` beside the event loop. A body that cannot be kept cannot be vouched for.
+
+    Returns or raises only when `work` has ended, also when the caller leaves meanwhile: a
+    thread cannot be stopped, and the number of a file that is closed under it may be another
+    file's, or another caller's connection, by the time it writes.
+    """
+    thread = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    cancelled: asyncio.CancelledError | None = None
+    while not thread.done():
+        try:
+            await asyncio.wait({thread})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        thread.exception()  # looked at, so that nobody complains that it was not
+        raise cancelled
     try:
-        return await asyncio.to_thread(work, *args, **kwargs)
+        return thread.result()
     except OSError as error:
         raise LedgerUnavailable(
             f"the request's body cannot be kept on disk: {error.strerror}"
         ) from error
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -17,7 +17,7 @@ from gateway.core.errors import LedgerUnavailable
 from gateway.core.fence import Admit, Refusal, Refuse, Replay, Wait
 from gateway.core.ids import new_effect_id
 from gateway.core.match import Match
-from gateway.core.policy import Does, Limits, Mode, Route
+from gateway.core.policy import Does, Limits, Login, Mode, Route
 from gateway.core.template import RequestValues
 from gateway.outbound.exchange import Outgoing
 from gateway.outbound.headers import stored_headers
@@ -64,6 +64,8 @@ class Forwarder:
             with slot:
                 if house.state.draining:
                     return respond.problem("draining")
+                if not self._judged_now(call):
+                    return _policy_changed()
                 began_s = house.clock.boot_s()
                 try:
                     ruling = await house.ledger.admit(proposal)
@@ -82,6 +84,20 @@ class Forwarder:
             if isinstance(ruling.decision, Refuse):
                 # It waits for another's result; should the key be free again, it never sends.
                 proposal = proposal.without_claim()
+
+    def _judged_now(self, call: Call) -> bool:
+        """Whether the policies that the call was judged by are still those in force.
+
+        Under another `covers` or scope an older write would hold nobody back.
+        """
+        policies = self._house.state.policies
+        now = policies.destinations.get(call.destination.name)
+        if now is None or now.digest != call.destination.digest:
+            return False
+        if call.function is None:
+            return True
+        function = policies.functions.get(call.function.name)
+        return function is not None and function.digest == call.function.digest
 
     def _proposal(self, call: Call, limits: Limits) -> Proposal:
         body = call.body
@@ -185,6 +201,14 @@ class Forwarder:
         answer: Answer | None = None
         house.inflight.began(ruling.effect_id, n)
         try:
+            if not self._judged_now(call):  # changed between the question and its answer
+                meaning = Meaning(Outcome.NO_EFFECT, "policy-changed")
+                after = await self._settle(ruling, n, meaning, None, None)
+                answer = _policy_changed()
+                respond.settled(
+                    answer, ruling.effect_id, n, Outcome.NO_EFFECT, after, ruling.highest_term
+                )
+                return answer
             answer = await self._exchange(call, ruling, n, outgoing, slot)
         except Exception as error:  # nothing unforeseen may leave an intent without its record
             answer = await self._failed(ruling, n, outgoing, error)
@@ -225,6 +249,8 @@ class Forwarder:
             if meaning.outcome is Outcome.UNKNOWN:
                 evidence = without_login(body, call.destination.login)[: respond.EXCERPT_BYTES]
             kept = _kept(got, body, meaning, house.replay_body_max_bytes, evidence)
+            if kept is not None:
+                kept = _without_login(kept, call.destination.login)
             after = await self._settle(ruling, n, meaning, got.status, kept)
             answer = _answered(ruling, n, got, body, meaning, evidence)
             if answer.rest is not None:
@@ -322,6 +348,15 @@ class Forwarder:
             return
 
 
+def _policy_changed() -> Answer:
+    return respond.problem(
+        "busy",
+        detail="Nothing was sent: the policy was changed while the request was on its way. Send "
+        "it again with the same key.",
+        facts={"reason": "policy-changed"},
+    )
+
+
 def _limits(call: Call) -> Limits:
     return call.route.limits if call.route else call.destination.limits
 
@@ -360,6 +395,20 @@ def _kept(
             return StoredAnswer(got.status, headers, None, None, len(body), state)
         case _:
             return None
+
+
+def _without_login(kept: StoredAnswer, login: Login | None) -> StoredAnswer:
+    """Keep no answer that echoes the destination's credential: the ledger is no place for it."""
+    if login is None:
+        return kept
+    kept.headers = tuple(
+        (name, value)
+        for name, value in kept.headers
+        if without_login(value.encode(), login) == value.encode()
+    )
+    if kept.body is not None and without_login(kept.body, login) != kept.body:
+        kept.body, kept.state = None, AnswerState.REDACTED
+    return kept
 
 
 def _unkept_state(got: Incoming, body: bytes, cap_bytes: int) -> AnswerState:

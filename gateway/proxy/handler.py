@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from gateway.core.classify import Silence
 from gateway.core.errors import LedgerUnavailable, Malformed
@@ -59,9 +60,13 @@ class DataPlane:
             if turned.slug == "method-unsupported":
                 answer.extra.append(("Allow", ALLOWED))
             self._turned_away(request, call, answer, request_id, began_s)
-        except (ConnectionResetError, TimeoutError):
-            # The caller broke off its own upload, or stalled in it; nothing was sent.
-            answer = respond.problem("malformed", detail="The request's body ended too early.")
+        except (
+            ConnectionResetError, TimeoutError, web.RequestPayloadError, HttpProcessingError
+        ):  # fmt: skip
+            # The caller broke off its own upload, stalled in it or damaged it; nothing was sent.
+            answer = respond.problem(
+                "malformed", detail="The request's body ended too early, or its framing is broken."
+            )
             self._turned_away(request, call, answer, request_id, began_s)
         except Exception as error:  # nothing unforeseen becomes a bare 500
             rendered = incident(error, self._house.log, request_id=request_id)

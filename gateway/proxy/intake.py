@@ -6,6 +6,7 @@ principal's rights and the route, missing fence, body size.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -166,7 +167,9 @@ def choose_late(call: Call, policies: PolicySet) -> None:
     """Choose the route by the body, where routes ask about it."""
     if call.route is not None or call.observed is not None:
         return
-    facts = Facts(None, _grouped(call.headers), _json(call))
+    asks_body = any(route.when and route.when.reads_body for route, _ in call.candidates)
+    body = _json_or_refuse(call) if asks_body else NOT_JSON
+    facts = Facts(None, _grouped(call.headers), body)
     for route, parts in call.candidates:
         values = _values(call, parts, facts.body)
         if route.when is None or route.when.holds(facts, values):
@@ -289,7 +292,8 @@ def _attempt(call: Call, route: Route) -> Attempt:
 def _default_covers(call: Call) -> str:
     """Destination and path without query. Decoded, so that two spellings of one path cannot
     overtake each other."""
-    return f"{call.destination.name}{unquote(call.target.path).rstrip('/')}"
+    path = re.sub("/{2,}", "/", unquote(call.target.path))
+    return f"{call.destination.name}{path.rstrip('/')}"
 
 
 def _fingerprint(call: Call, route: Route) -> Fingerprint:
@@ -351,6 +355,33 @@ def _query(text: str | None) -> dict[str, str]:
             twice.add(name)
         found[name] = unquote_plus(value)
     return {name: value for name, value in found.items() if name and name not in twice}
+
+
+def _json_or_refuse(call: Call) -> Any:
+    """Parse the body for routes that choose by it; refuse one that only looks like no JSON.
+
+    A destination may read what this does not (a coded body, another charset, a huge one), and
+    a route that refuses must not be got round by that.
+    """
+    found = _json(call)
+    body = call.body
+    if found is not NOT_JSON or body is None or not body.size:
+        return found
+    fields = _grouped(call.headers)
+    coded = "content-encoding" in fields
+    if body.data is None or coded or _may_be_json(body.data, fields.get("content-type", [""])[0]):
+        call.turn_away(
+            "malformed",
+            "The policy chooses the route by the JSON body, and this one cannot be read: it has "
+            "to be plain UTF-8 JSON, uncoded, without a byte order mark, and not too large.",
+        )
+    return NOT_JSON
+
+
+def _may_be_json(data: bytes, content_type: str) -> bool:
+    if "json" in content_type.lower() or b"\0" in data[:4]:
+        return True
+    return data.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")[:1] in (b"{", b"[", b'"')
 
 
 def _json(call: Call) -> Any:

@@ -41,6 +41,32 @@ def read_only_uri(path: Path) -> str:
     return f"{path.absolute().as_uri()}?mode=ro"
 
 
+def _identity(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
+
+
+class SameFile:
+    """Notices when the ledger is moved, deleted or replaced under a running gateway.
+
+    The open file would go on taking writes that nobody ever finds again, and a second gateway
+    could start on the path and know nothing of them.
+    """
+
+    def __init__(self, path: Path, lock: FileLock) -> None:
+        self._path = path
+        self._lock = lock
+        self._seen = _identity(os.stat(path))
+
+    def check(self) -> None:
+        """Raise OSError if the ledger is no longer where it was opened."""
+        if _identity(os.stat(self._path)) != self._seen:
+            raise OSError(
+                f"{self._path} is another file than the one that was opened; put it back, or "
+                "restart the gateway"
+            )
+        self._lock.check()
+
+
 class FileLock:
     """Holds the ledger for this process. The kernel lets go when the process dies, however
     it dies, so that no stale lock needs a person."""
@@ -71,6 +97,13 @@ class FileLock:
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
+
+    def check(self) -> None:
+        """Raise OSError unless the file that is locked is still the one at its path."""
+        if self._file is None or _identity(os.fstat(self._file.fileno())) != _identity(
+            os.stat(self._path)
+        ):
+            raise OSError(f"{self._path} was moved or replaced")
 
     def release(self) -> None:
         if self._file is not None:

@@ -14,7 +14,7 @@ from gateway.clock import Clock
 from gateway.core.errors import StoreError
 from gateway.store import upkeep
 from gateway.store.clock import StoreClock
-from gateway.store.connect import FileLock, open_database, private_folder
+from gateway.store.connect import FileLock, SameFile, open_database, private_folder
 from gateway.store.migrate import migrate
 from gateway.store.operations import Admission, Settling, StreamEnd
 from gateway.store.queries import Reader
@@ -52,7 +52,9 @@ class Ledger:
         try:
             store_clock = _prepare(path, clock)
             instance = secrets.token_hex(8)
-            writer = Writer(partial(open_database, path), store_clock, instance, observer)
+            same = SameFile(path, lock)
+            connect = partial(open_database, path)
+            writer = Writer(connect, store_clock, instance, observer, before_commit=same.check)
             start = partial(_start, instance=instance, version=version, jump_ms=store_clock.jump_ms)
             try:
                 await writer.run(start)

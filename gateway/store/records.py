@@ -22,6 +22,7 @@ class AnswerState(StrEnum):
     INCOMPLETE = "incomplete"  # the destination broke off
     OVER_CAP = "over-cap"  # larger than what is kept
     STREAMED = "streamed"  # relayed as it came
+    REDACTED = "redacted"  # it held the destination's credential
     EVIDENCE = "evidence"  # an excerpt beside an unknown outcome
     EXPIRED = "expired"  # its time is over; the fact stays
 

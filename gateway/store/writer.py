@@ -76,7 +76,10 @@ class Writer:
         clock: StoreClock,
         instance: str,
         observer: Observer | None = None,
+        before_commit: Callable[[], None] | None = None,
     ) -> None:
+        """`before_commit` runs on the thread; what it raises undoes the transaction."""
+        self._before_commit = before_commit or (lambda: None)
         self._connect = connect
         self._clock = clock
         self._instance = instance
@@ -201,6 +204,7 @@ class Writer:
                 "UPDATE store_clock SET now_ms = ?, boot_id = ?, boot_ms = ? WHERE id = 1",
                 (now_ms, self._clock.boot_id, self._clock.boot_ms()),
             )
+        self._before_commit()
         db.execute("COMMIT")
         if write_clock:
             self._clock_written_ms = now_ms

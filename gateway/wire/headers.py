@@ -50,14 +50,14 @@ _SLOTS: Final[dict[bytes, int]] = {
     b"x-request-id": _X_REQUEST_ID,
     b"prefer": _PREFER,
     b"early-data": _EARLY_DATA,
-    b"x-http-method-override": _OVERRIDE,
-    b"x-http-method": _OVERRIDE,
-    b"x-method-override": _OVERRIDE,
-    # Many servers read underscores as hyphens, so these override as well.
-    b"x_http_method_override": _OVERRIDE,
-    b"x_http_method": _OVERRIDE,
-    b"x_method_override": _OVERRIDE,
 }
+_OVERRIDES: Final = frozenset(
+    {
+        b"x-http-method-override", b"x-http-method", b"x-method-override",
+        b"x-original-method", b"x-original-url", b"x-original-uri", b"x-rewrite-url",
+    }
+)  # fmt: skip
+"""They change what the destination carries out behind the route that was matched."""
 _REQUEST_ID_FORM: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}\Z")
 _PREFERENCE: Final = re.compile(
     rb'\s*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*(?:=\s*"?([0-9]{1,9})"?\s*)?\Z'
@@ -90,9 +90,13 @@ def parse_fence(raw_headers: Sequence[tuple[bytes, bytes]]) -> FenceHeaders:
     wait_s: int | None = None
     early_data = False
     for name, value in raw_headers:
-        slot = _SLOTS.get(name.lower())
+        lower = name.lower()
+        slot = _SLOTS.get(lower)
         if slot is None:
-            continue
+            # Many servers read underscores as hyphens.
+            if lower[:2] not in (b"x-", b"x_") or lower.replace(b"_", b"-") not in _OVERRIDES:
+                continue
+            slot = _OVERRIDE
         if slot < _X_REQUEST_ID:
             if found[slot] is not None:
                 raise Malformed(f"{_SINGLE[slot]} is given more than once; send it once")
@@ -105,9 +109,10 @@ def parse_fence(raw_headers: Sequence[tuple[bytes, bytes]]) -> FenceHeaders:
         elif slot == _EARLY_DATA:
             early_data = early_data or value.strip() == b"1"
         else:
+            shown = name.decode("ascii", "replace")
             raise Malformed(
-                f"{name.decode('ascii', 'replace')} changes the method behind the route that was "
-                "matched; send the request with the method it means"
+                f"{shown} changes method or path behind the route that was matched; send the "
+                "request with those that it means"
             )
     function, unit, item, term, holder, key, own_id, other_id = found
     return FenceHeaders(
