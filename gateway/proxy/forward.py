@@ -7,7 +7,7 @@ hurry can stop it: an intent is always followed by its send, and a send by its r
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 import orjson
 
@@ -17,18 +17,17 @@ from gateway.core.errors import LedgerUnavailable
 from gateway.core.fence import Admit, Refusal, Refuse, Replay, Wait
 from gateway.core.ids import new_effect_id
 from gateway.core.match import Match
-from gateway.core.policy import Does, Limits, Login, Mode, Route
+from gateway.core.policy import Does, Limits, Mode, Route
 from gateway.core.template import RequestValues
 from gateway.outbound.exchange import Outgoing
-from gateway.outbound.headers import stored_headers
 from gateway.outbound.incoming import Incoming
 from gateway.outbound.login import without_login
-from gateway.proxy import respond
+from gateway.proxy import keep, respond
 from gateway.proxy.answer import Answer
 from gateway.proxy.house import House
 from gateway.proxy.intake import Call
 from gateway.proxy.slots import Slot
-from gateway.store.records import AnswerState, Proposal, Ruling, Settled, Settlement, StoredAnswer
+from gateway.store.records import Proposal, Ruling, Settled, Settlement, StoredAnswer
 from gateway.web.errors import incident
 from gateway.wire.headers import FENCE_VERDICT, PREFERENCE_APPLIED
 from gateway.wire.problem import EffectWord
@@ -238,21 +237,21 @@ class Forwarder:
         if isinstance(got, Silence):
             meaning = classify(got, route, call.destination, values)
             after = await self._settle(ruling, n, meaning, None, None)
-            answer = _silent(ruling, got)
+            answer = keep.silent(ruling, got)
         else:
             body = await self._capture(got, route, call)
-            reply = Reply(got.status, got.facts_headers, _json_of(got, body))
+            reply = Reply(got.status, got.facts_headers, keep.json_of(got, body))
             meaning = classify(
                 reply, route, call.destination, values, tried_before=ruling.tried_before
             )
             evidence = b""
             if meaning.outcome is Outcome.UNKNOWN:
                 evidence = without_login(body, call.destination.login)[: respond.EXCERPT_BYTES]
-            kept = _kept(got, body, meaning, house.replay_body_max_bytes, evidence)
+            kept = keep.kept_answer(got, body, meaning, house.replay_body_max_bytes, evidence)
             if kept is not None:
-                kept = _without_login(kept, call.destination.login)
+                kept = keep.without_credential(kept, call.destination.login)
             after = await self._settle(ruling, n, meaning, got.status, kept)
-            answer = _answered(ruling, n, got, body, meaning, evidence)
+            answer = keep.answered(ruling, n, got, body, meaning, evidence)
             if answer.rest is not None:
                 slot.release()
         if meaning.alarm:
@@ -367,79 +366,3 @@ def _headers_out(call: Call) -> list[tuple[str, str]]:
         return call.headers
     kept = [field for field in call.headers if field[0].lower() != "accept-encoding"]
     return [*kept, ("Accept-Encoding", "identity")]
-
-
-def _json_of(got: Incoming, body: bytes) -> Any:
-    coded = got.facts_headers.get("content-encoding")
-    if not body or coded or not got.complete:
-        return None
-    return lambda: orjson.loads(body)
-
-
-def _kept(
-    got: Incoming, body: bytes, meaning: Meaning, cap_bytes: int, evidence: bytes
-) -> StoredAnswer | None:
-    """Return what of the answer is recorded: for a replay, or as evidence."""
-    headers = tuple(stored_headers(got.headers))
-    match meaning.outcome:
-        case Outcome.UNKNOWN:
-            state = AnswerState.EVIDENCE
-            return StoredAnswer(got.status, headers, evidence, None, len(body), state)
-        case Outcome.CONFIRMED:
-            # A body that ends with its connection looks whole even where it was cut.
-            if got.complete and got.delimited and len(body) <= cap_bytes:
-                return StoredAnswer(
-                    got.status, headers, body, None, len(body), AnswerState.COMPLETE
-                )
-            state = _unkept_state(got, body, cap_bytes)
-            return StoredAnswer(got.status, headers, None, None, len(body), state)
-        case _:
-            return None
-
-
-def _without_login(kept: StoredAnswer, login: Login | None) -> StoredAnswer:
-    """Keep no answer that echoes the destination's credential: the ledger is no place for it."""
-    if login is None:
-        return kept
-    kept.headers = tuple(
-        (name, value)
-        for name, value in kept.headers
-        if without_login(value.encode(), login) == value.encode()
-    )
-    if kept.body is not None and without_login(kept.body, login) != kept.body:
-        kept.body, kept.state = None, AnswerState.REDACTED
-    return kept
-
-
-def _unkept_state(got: Incoming, body: bytes, cap_bytes: int) -> AnswerState:
-    if got.broken is not None:
-        return AnswerState.INCOMPLETE
-    if len(body) > cap_bytes or (got.length_bytes or 0) > cap_bytes:
-        return AnswerState.OVER_CAP
-    return AnswerState.STREAMED
-
-
-def _silent(ruling: Ruling, silence: Silence) -> Answer:
-    if silence.sent:
-        return respond.outcome_unknown(ruling.effect_id, silence.reason, status=None, excerpt=b"")
-    return respond.unreachable(ruling.effect_id, silence.reason)
-
-
-def _answered(
-    ruling: Ruling, n: int, got: Incoming, body: bytes, meaning: Meaning, evidence: bytes
-) -> Answer:
-    """Return the destination's own answer, unless it proves nothing: then a problem that says
-    so, since callers and SDKs would read more into a 5xx than there is."""
-    is_redirect = 300 <= got.status < 400
-    if meaning.outcome is Outcome.UNKNOWN and ruling.observed is None and not is_redirect:
-        got.abort()
-        return respond.outcome_unknown(
-            ruling.effect_id,
-            meaning.reason,
-            status=got.status,
-            excerpt=evidence,
-        )
-    answer = respond.relayed(got, body)
-    if answer.rest is not None and meaning.outcome is Outcome.CONFIRMED:
-        answer.stream_id = (ruling.effect_id, n)
-    return answer
