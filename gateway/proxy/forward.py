@@ -24,8 +24,8 @@ from gateway.outbound.incoming import Incoming
 from gateway.outbound.login import without_login
 from gateway.proxy import keep, respond
 from gateway.proxy.answer import Answer
+from gateway.proxy.call import Call
 from gateway.proxy.house import House
-from gateway.proxy.intake import Call
 from gateway.proxy.slots import Slot
 from gateway.store.records import Proposal, Ruling, Settled, Settlement, StoredAnswer
 from gateway.web.errors import incident

@@ -18,9 +18,9 @@ from gateway.outbound.exchange import Outgoing
 from gateway.proxy import intake, respond
 from gateway.proxy.answer import Answer
 from gateway.proxy.body import Body, BodyTooLarge
+from gateway.proxy.call import Call, TurnedAway
 from gateway.proxy.forward import Forwarder
 from gateway.proxy.house import House
-from gateway.proxy.intake import Call, TurnedAway
 from gateway.proxy.relay import Relay
 from gateway.proxy.target import parse_target
 from gateway.web.errors import incident

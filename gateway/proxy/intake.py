@@ -7,24 +7,23 @@ principal's rights and the route, missing fence, body size.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
-from urllib.parse import unquote, unquote_plus
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+from urllib.parse import unquote
 
 from aiohttp import web
 
 from gateway.core.effect import Fingerprint
 from gateway.core.errors import Malformed
 from gateway.core.fence import Attempt
-from gateway.core.fingerprint import AmbiguousJson, fingerprint, strict_json
+from gateway.core.fingerprint import fingerprint
 from gateway.core.ids import EffectKey, Scope, effect_mark
 from gateway.core.policy import (
     NOT_JSON,
     Destination,
     Does,
     Facts,
-    Function,
     Mode,
     PolicySet,
     Route,
@@ -33,64 +32,13 @@ from gateway.core.principals import Principal, Role
 from gateway.core.template import RequestValues
 from gateway.outbound.headers import request_headers
 from gateway.outbound.login import login_header
-from gateway.proxy.body import Body
+from gateway.proxy.call import Call, TurnedAway
+from gateway.proxy.reading import grouped, json_or_refuse, read_json, request_values
 from gateway.proxy.target import Target
 from gateway.wire.headers import FenceHeaders, parse_fence
 
 _NEVER: Final = frozenset({"CONNECT", "TRACE"})
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
-class TurnedAway(Exception):
-    """The request is answered with a problem, and nothing of it was sent."""
-
-    def __init__(self, slug: str, detail: str | None = None, **facts: object) -> None:
-        super().__init__(slug)
-        self.slug = slug
-        self.detail = detail
-        self.facts: Mapping[str, object] = facts
-        self.call: Call | None = None  # as far as it had come, for the log
-
-
-@dataclass(slots=True)
-class Call:
-    """One request on its way. Filled in as intake goes on; `observed` says why it would have
-    been refused, where the destination is only watched."""
-
-    target: Target
-    method: str
-    destination: Destination
-    principal: Principal
-    fence: FenceHeaders
-    headers: list[tuple[str, str]]
-    candidates: list[tuple[Route, dict[str, str]]]
-    route: Route | None = None
-    parts: Mapping[str, str] = field(default_factory=dict)
-    function: Function | None = None
-    observed: str | None = None
-    body: Body | None = None
-    values: RequestValues | None = None
-    attempt: Attempt | None = None
-    covers: str = ""
-
-    @property
-    def is_read(self) -> bool:
-        return self.route is not None and self.route.does is Does.READ
-
-    @property
-    def limit_bytes(self) -> int:
-        """The largest body that any route which may still match takes."""
-        routes = [route for route, _ in self.candidates]
-        return max(
-            (route.limits.body_max_bytes for route in routes),
-            default=self.destination.limits.body_max_bytes,
-        )
-
-    def turn_away(self, slug: str, detail: str | None = None, **facts: object) -> None:
-        """Refuse; or, where the destination is only watched, note it and go on."""
-        if self.destination.mode is not Mode.OBSERVE:
-            raise TurnedAway(slug, detail, **facts)
-        self.observed = self.observed or slug
 
 
 def check_line(request: web.BaseRequest) -> None:
@@ -168,10 +116,10 @@ def choose_late(call: Call, policies: PolicySet) -> None:
     if call.route is not None or call.observed is not None:
         return
     asks_body = any(route.when and route.when.reads_body for route, _ in call.candidates)
-    body = _json_or_refuse(call) if asks_body else NOT_JSON
-    facts = Facts(None, _grouped(call.headers), body)
+    body = json_or_refuse(call) if asks_body else NOT_JSON
+    facts = Facts(None, grouped(call.headers), body)
     for route, parts in call.candidates:
-        values = _values(call, parts, facts.body)
+        values = request_values(call, parts, facts.body)
         if route.when is None or route.when.holds(facts, values):
             _choose(call, (route, parts), policies)
             return
@@ -250,9 +198,9 @@ def finish(call: Call) -> None:
         call.covers = _default_covers(call)
         return
     try:
-        body = _json(call) if route.reads_request_body else NOT_JSON
+        body = read_json(call) if route.reads_request_body else NOT_JSON
         if route.uses_values:
-            call.values = _values(call, call.parts, body)
+            call.values = request_values(call, call.parts, body)
         if not call.is_read:
             call.attempt = _attempt(call, route)
             call.covers = call.attempt.covers
@@ -308,104 +256,6 @@ def _fingerprint(call: Call, route: Route) -> Fingerprint:
         body=body.load(),
         ignore=route.ignore_in_fingerprint,
     )
-
-
-def _values(call: Call, parts: Mapping[str, str], body: Any) -> RequestValues:
-    return RequestValues(
-        parts=parts,
-        query=_query(call.target.query),
-        query_string=call.target.query or "",
-        headers=_Fields(call.headers),
-        body=None if body is NOT_JSON else body,
-        unit=call.fence.unit or "",
-        term=call.fence.term or 0,
-    )
-
-
-class _Fields(Mapping[str, str]):
-    """Header fields by name in lower case, sorted out only when a template asks for one."""
-
-    def __init__(self, headers: Sequence[tuple[str, str]]) -> None:
-        self._headers = headers
-        self._found: dict[str, str] | None = None
-
-    def _by_name(self) -> dict[str, str]:
-        if self._found is None:
-            self._found = {name.lower(): value for name, value in self._headers}
-        return self._found
-
-    def __getitem__(self, name: str) -> str:
-        return self._by_name()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name())
-
-    def __len__(self) -> int:
-        return len(self._by_name())
-
-
-def _query(text: str | None) -> dict[str, str]:
-    """Return the query's fields that are there once; one that is there twice decides nothing."""
-    found: dict[str, str] = {}
-    twice: set[str] = set()
-    for piece in (text or "").split("&"):
-        name, _, value = piece.partition("=")
-        name = unquote_plus(name)
-        if name in found:
-            twice.add(name)
-        found[name] = unquote_plus(value)
-    return {name: value for name, value in found.items() if name and name not in twice}
-
-
-def _json_or_refuse(call: Call) -> Any:
-    """Parse the body for routes that choose by it; refuse one that only looks like no JSON.
-
-    A destination may read what this does not (a coded body, another charset, a huge one), and
-    a route that refuses must not be got round by that.
-    """
-    found = _json(call)
-    body = call.body
-    if found is not NOT_JSON or body is None or not body.size:
-        return found
-    fields = _grouped(call.headers)
-    coded = "content-encoding" in fields
-    if body.data is None or coded or _may_be_json(body.data, fields.get("content-type", [""])[0]):
-        call.turn_away(
-            "malformed",
-            "The policy chooses the route by the JSON body, and this one cannot be read: it has "
-            "to be plain UTF-8 JSON, uncoded, without a byte order mark, and not too large.",
-        )
-    return NOT_JSON
-
-
-def _may_be_json(data: bytes, content_type: str) -> bool:
-    if "json" in content_type.lower() or b"\0" in data[:4]:
-        return True
-    return data.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")[:1] in (b"{", b"[", b'"')
-
-
-def _json(call: Call) -> Any:
-    raw = call.body.load() if call.body is not None else None
-    if not raw:
-        return NOT_JSON
-    try:
-        return strict_json(raw)
-    except AmbiguousJson as error:
-        if call.destination.mode is not Mode.OBSERVE:
-            raise TurnedAway(
-                "malformed",
-                f"In the JSON body {error}; the policy reads this body, so it must be unambiguous.",
-            ) from None
-        return NOT_JSON
-    except ValueError:
-        return NOT_JSON
-
-
-def _grouped(headers: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
-    grouped: dict[str, list[str]] = {}
-    for name, value in headers:
-        grouped.setdefault(name.lower(), []).append(value)
-    return grouped
 
 
 def read_without_policy(call: Call) -> bool:
