@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import lru_cache
 
 from gateway.core.policy import Login
 
@@ -16,13 +17,25 @@ def login_header(login: Login | None) -> tuple[str, str] | None:
 
 def without_login(text: bytes, login: Login | None) -> bytes:
     """Take the credential out of what a destination said: some echo the request when they fail."""
-    if login is None:
-        return text
-    whole = login.header.value
-    for secret in (whole, whole.rpartition(" ")[2], *_user_and_password(login)):
-        if secret:
-            text = text.replace(secret.encode(), b"(secret)")
+    for secret in _secrets(login):
+        text = text.replace(secret, b"(secret)")
     return text
+
+
+def holds_login(text: bytes, login: Login | None) -> bool:
+    """Whether a destination said its credential."""
+    return any(secret in text for secret in _secrets(login))
+
+
+@lru_cache(maxsize=256)
+def _secrets(login: Login | None) -> tuple[bytes, ...]:
+    """The credential in all its spellings, longest first. Worked out once: it is looked for in
+    every answer that is kept."""
+    if login is None:
+        return ()
+    whole = login.header.value
+    spelled = {whole, whole.rpartition(" ")[2], *_user_and_password(login)}
+    return tuple(sorted((s.encode() for s in spelled if s), key=len, reverse=True))
 
 
 def _user_and_password(login: Login) -> tuple[str, ...]:

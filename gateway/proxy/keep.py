@@ -11,7 +11,7 @@ from gateway.core.effect import Outcome
 from gateway.core.policy import Login
 from gateway.outbound.headers import stored_headers
 from gateway.outbound.incoming import Incoming
-from gateway.outbound.login import without_login
+from gateway.outbound.login import holds_login
 from gateway.proxy import respond
 from gateway.proxy.answer import Answer
 from gateway.store.records import AnswerState, Ruling, StoredAnswer
@@ -47,14 +47,11 @@ def kept_answer(
 
 def without_credential(kept: StoredAnswer, login: Login | None) -> StoredAnswer:
     """Keep no answer that echoes the destination's credential: the ledger is no place for it."""
-    if login is None:
-        return kept
-    kept.headers = tuple(
-        (name, value)
-        for name, value in kept.headers
-        if without_login(value.encode(), login) == value.encode()
-    )
-    if kept.body is not None and without_login(kept.body, login) != kept.body:
+    if holds_login("\n".join([value for _, value in kept.headers]).encode(), login):
+        kept.headers = tuple(
+            (name, value) for name, value in kept.headers if not holds_login(value.encode(), login)
+        )
+    if kept.body is not None and holds_login(kept.body, login):
         kept.body, kept.state = None, AnswerState.REDACTED
     return kept
 
