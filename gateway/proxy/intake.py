@@ -240,7 +240,9 @@ def _attempt(call: Call, route: Route) -> Attempt:
 def _default_covers(call: Call) -> str:
     """Destination and path without query. Decoded, so that two spellings of one path cannot
     overtake each other."""
-    path = re.sub("/{2,}", "/", unquote(call.target.path))
+    path = call.target.path
+    if "%" in path or "//" in path:
+        path = re.sub("/{2,}", "/", unquote(path))
     return f"{call.destination.name}{path.rstrip('/')}"
 
 
