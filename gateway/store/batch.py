@@ -17,6 +17,7 @@ from gateway.core.effect import Outcome
 from gateway.core.errors import InvariantError
 from gateway.core.ids import EffectKey, Scope
 from gateway.store import rows
+from gateway.store.lease_rows import LeaseBook
 from gateway.store.recent import Recent
 from gateway.store.records import StoredAnswer
 from gateway.store.rows import COVERS_ALL, AttemptRow, EffectRow, OpenRow, ScopeRow
@@ -39,7 +40,7 @@ _INSERT_ANSWER: Final = (
 )
 _INSERT_TRANSITION: Final = (
     "INSERT INTO transition (at_ms, kind, function, unit, term, holder, effect_id, principal, "
-    "reason, detail)"
+    "reason, detail, lease_version, uncertain, next_action, responsible)"
 )
 _INSERT_HANDOVER: Final = (
     "INSERT INTO handover (function, unit, term, holder, previous_term, previous_holder, at_ms, "
@@ -67,6 +68,9 @@ class Wanted:
     scopes: set[Scope] = field(default_factory=set)
     covers: set[tuple[Scope, str, str]] = field(default_factory=set)
     terms: dict[Scope, int] = field(default_factory=dict)
+    leases: set[Scope] = field(default_factory=set)
+    grants: set[Scope] = field(default_factory=set)  # a new term may be given out
+    candidates: set[str] = field(default_factory=set)
 
 
 class Batch:
@@ -88,11 +92,13 @@ class Batch:
         self._new_attempts: list[tuple[Any, ...]] = []
         self._answers: list[tuple[Any, ...]] = []
         self._transitions: list[tuple[Any, ...]] = []
+        self.journalled: set[Scope] = set()
         self._handovers: list[tuple[Any, ...]] = []
         self._refusals: dict[RefusalKey, int] = {}
         self._changed_effects: dict[str, EffectRow] = {}
         self._changed_attempts: dict[tuple[str, int], AttemptRow] = {}
         self._changed_scopes: dict[Scope, ScopeRow] = {}
+        self.book = LeaseBook(db, now_ms, self._recent.leadership)
 
     # -- loading
 
@@ -106,19 +112,23 @@ class Batch:
         for effect in rows.load_by_id(self.db, wanted.ids - self.effects.keys()):
             self._know(effect)
         self._load_tries(wanted.tries)
-        scopes = wanted.scopes | {effect.scope for effect in self.effects.values()}
+        self.book.load(
+            wanted.leases | wanted.grants, wanted.candidates | {s.function for s in wanted.grants}
+        )
+        scopes = wanted.scopes | wanted.leases | wanted.grants
+        scopes |= {effect.scope for effect in self.effects.values()}
         self.scopes.update((s, recent.scopes[s]) for s in scopes if s in recent.scopes)
         self.scopes.update(rows.load_scopes(self.db, scopes - self.scopes.keys()))
         below = max(wanted.terms.values(), default=0)
         self._know_open(rows.load_open(self.db, wanted.covers, below))
-        for scope, term in wanted.terms.items():
-            if term > self.scopes[scope].highest_term:
-                self._know_open(rows.load_scope_open(self.db, scope))
+        raised = {s for s, term in wanted.terms.items() if term > self.scopes[s].highest_term}
+        for scope in raised | wanted.grants:
+            self._know_open(rows.load_scope_open(self.db, scope))
         older = {
             row.effect_id
-            for scope in self.open
-            for row in self.open[scope].values()
-            if scope in wanted.terms and row.term < wanted.terms[scope]
+            for scope, opened in self.open.items()
+            for row in opened.values()
+            if scope in wanted.grants or row.term < wanted.terms.get(scope, 0)
         }
         for effect in rows.load_by_id(self.db, older - self.effects.keys()):
             self._know(effect)
@@ -241,23 +251,20 @@ class Batch:
         effect_id: str | None = None,
         principal: str | None = None,
         reason: str | None = None,
+        lease_version: int | None = None,
+        uncertain: int | None = None,
+        next_action: str | None = None,
+        responsible: str | None = None,
         detail: Any = None,
     ) -> None:
         text = None if detail is None else orjson.dumps(detail).decode()
+        self.journalled.add(scope)
         self._transitions.append(
             (
-                self.now_ms,
-                kind,
-                scope.function,
-                scope.unit,
-                term,
-                holder,
-                effect_id,
-                principal,
-                reason,
-                text,
+                self.now_ms, kind, scope.function, scope.unit, term, holder, effect_id, principal,
+                reason, text, lease_version, uncertain, next_action, responsible,
             )
-        )
+        )  # fmt: skip
 
     def count_refusal(self, key: RefusalKey) -> None:
         self._refusals[key] = self._refusals.get(key, 0) + 1
@@ -292,6 +299,7 @@ class Batch:
         self._write_scopes()
         rows.insert(self.db, _INSERT_HANDOVER, self._handovers)
         rows.insert(self.db, _INSERT_TRANSITION, self._transitions)
+        self.book.flush()
         self._write_refusals()
 
     def _write_effects(self, changed: Sequence[EffectRow]) -> None:

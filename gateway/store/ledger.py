@@ -12,9 +12,28 @@ from pathlib import Path
 
 from gateway.clock import Clock
 from gateway.core.errors import StoreError
+from gateway.core.ids import Scope
+from gateway.core.lease import Ask
 from gateway.store import upkeep
+from gateway.store.bell import Bell
+from gateway.store.candidates import Reporting, Withdrawing
 from gateway.store.clock import StoreClock
 from gateway.store.connect import FileLock, SameFile, open_database, private_folder
+from gateway.store.lapses import LOOK_MS, Lapsed, lapse, next_look_ms
+from gateway.store.lease_records import (
+    CandidateRecord,
+    CandidateReport,
+    FunctionTerms,
+    LeaseAnswer,
+)
+from gateway.store.leases import (
+    Acquiring,
+    HandingOff,
+    LeaseVerb,
+    Releasing,
+    Renewing,
+    SteppingDown,
+)
 from gateway.store.migrate import migrate
 from gateway.store.operations import Admission, Settling, StreamEnd
 from gateway.store.queries import Reader
@@ -30,13 +49,22 @@ class Ledger:
     """
 
     def __init__(
-        self, path: Path, writer: Writer, clock: StoreClock, lock: FileLock, instance: str
+        self,
+        path: Path,
+        writer: Writer,
+        clock: StoreClock,
+        lock: FileLock,
+        instance: str,
+        bell: Bell,
     ) -> None:
         self.path = path
         self.clock = clock
         self.instance = instance
         self._writer = writer
         self._lock = lock
+        self.bell = bell
+        self._due_at_ms: int | None = 0
+        self._vacant: set[Scope] = set()
         self._reader: Reader | None = None
         self._reader_opening = asyncio.Lock()
 
@@ -54,14 +82,17 @@ class Ledger:
             instance = secrets.token_hex(8)
             same = SameFile(path, lock)
             connect = partial(open_database, path)
-            writer = Writer(connect, store_clock, instance, observer, before_commit=same.check)
+            bell = Bell()
+            writer = Writer(
+                connect, store_clock, instance, observer, before_commit=same.check, bell=bell
+            )
             start = partial(_start, instance=instance, version=version, jump_ms=store_clock.jump_ms)
             try:
                 await writer.run(start)
             except BaseException:
                 await writer.close()
                 raise
-            ledger = cls(path, writer, store_clock, lock, instance)
+            ledger = cls(path, writer, store_clock, lock, instance, bell)
         except (sqlite3.Error, OSError) as error:
             lock.release()
             raise StoreError(f"the ledger at {path} cannot be opened: {error}") from error
@@ -92,6 +123,71 @@ class Ledger:
 
     async def end_stream(self, end: StreamEnd) -> None:
         await self._writer.submit(end)
+
+    # -- leadership
+
+    async def acquire(
+        self,
+        scope: Scope,
+        ask: Ask,
+        *,
+        supersede: bool,
+        report: CandidateReport | None,
+        terms: FunctionTerms,
+    ) -> LeaseAnswer:
+        """Ask for leadership of `scope`; what a candidate reports of itself comes along."""
+        return await self._verb(Acquiring(scope, ask, supersede, report, terms))
+
+    async def renew(self, scope: Scope, ask: Ask, terms: FunctionTerms) -> LeaseAnswer:
+        return await self._verb(Renewing(scope, ask, terms))
+
+    async def release(self, scope: Scope, ask: Ask, terms: FunctionTerms) -> LeaseAnswer:
+        return await self._verb(Releasing(scope, ask, terms))
+
+    async def step_down(
+        self, scope: Scope, ask: Ask, drain_ms: int, terms: FunctionTerms
+    ) -> LeaseAnswer:
+        return await self._verb(SteppingDown(scope, ask, drain_ms, terms))
+
+    async def hand_off(self, scope: Scope, ask: Ask, to: str, terms: FunctionTerms) -> LeaseAnswer:
+        return await self._verb(HandingOff(scope, ask, to, terms))
+
+    async def report(
+        self, function: str, holder: str, principal: str, report: CandidateReport
+    ) -> CandidateRecord:
+        """Note a candidate's report. If the holder's name is another principal's, nothing
+        changes and that one's record is returned."""
+        record: CandidateRecord = await self._writer.submit(
+            Reporting(function, holder, principal, report)
+        )
+        self._due_by(self.clock.now_ms() + LOOK_MS)
+        return record
+
+    async def withdraw(self, function: str, holder: str, principal: str) -> bool:
+        gone: bool = await self._writer.submit(Withdrawing(function, holder, principal))
+        return gone
+
+    async def lapse(self, terms: Mapping[str, FunctionTerms]) -> list[Lapsed]:
+        """Record what time has done to leases, and which scopes nobody can lead."""
+        turn = partial(lapse, instance=self.instance, terms=terms, vacant=self._vacant)
+        self._due_at_ms = None
+        found, due_at_ms = await self._writer.run(turn)
+        self._due_by(due_at_ms)
+        self.bell.ring([one.record.scope for one in found])
+        return found
+
+    def due_at_ms(self) -> int | None:
+        """Return when `lapse` may have something to do, in the store's time; None is never."""
+        return self._due_at_ms
+
+    def _due_by(self, at_ms: int | None) -> None:
+        if at_ms is not None:
+            self._due_at_ms = at_ms if self._due_at_ms is None else min(self._due_at_ms, at_ms)
+
+    async def _verb(self, operation: LeaseVerb) -> LeaseAnswer:
+        answer: LeaseAnswer = await self._writer.submit(operation)
+        self._due_by(next_look_ms(answer.record, operation.terms))
+        return answer
 
     # -- the control plane
 

@@ -9,9 +9,21 @@ import orjson
 
 from gateway.core.effect import FREE_AGAIN, Fingerprint, Outcome, ResolvedBy, settled_attempt
 from gateway.core.errors import InvariantError
-from gateway.core.fence import Admit, Attempt, Decision, FenceView, Refuse, Replay, Wait, decide
+from gateway.core.fence import (
+    Admit,
+    Attempt,
+    Authority,
+    Decision,
+    FenceView,
+    Grant,
+    Refuse,
+    Replay,
+    Wait,
+    decide,
+)
 from gateway.core.ids import Scope
 from gateway.store.batch import Batch, Wanted
+from gateway.store.handover import unfinished
 from gateway.store.records import AnswerState, Proposal, Ruling, Settled, Settlement
 from gateway.store.rows import AttemptRow, EffectRow, ScopeRow
 
@@ -42,6 +54,8 @@ class Admission:
         wanted.covers.add((attempt.scope, attempt.key.destination, attempt.covers))
         term = wanted.terms.get(attempt.scope, 0)
         wanted.terms[attempt.scope] = max(term, attempt.term)
+        if attempt.rules.authority is Authority.LEASE:
+            wanted.leases.add(attempt.scope)
 
     def run(self, batch: Batch) -> Ruling:
         proposal = self.proposal
@@ -59,6 +73,7 @@ class Admission:
             highest_term=scope.highest_term,
             holder=scope.holder,
             last_term=scope.last_term,
+            grant=_latest_grant(batch, attempt),
             prior=prior.as_prior() if prior else None,
             open_attempts=[
                 row.for_fence()
@@ -80,6 +95,14 @@ class Admission:
         if not isinstance(decision, Replay):
             _count(batch, proposal, attempt, reason)
         return _ruling(batch, proposal, decision, prior.id if prior else "", None)
+
+
+def _latest_grant(batch: Batch, attempt: Attempt) -> Grant | None:
+    """Return what the scope's lease says, where the gateway grants its terms."""
+    if attempt.rules.authority is not Authority.LEASE:
+        return None
+    lease = batch.book.lease(attempt.scope).lease
+    return None if lease is None else lease.for_fence()
 
 
 def _own_intent(prior: EffectRow, proposal: Proposal) -> bool:
@@ -104,16 +127,7 @@ def _reason(decision: Decision) -> str:
 
 def _raise_term(batch: Batch, scope: ScopeRow, attempt: Attempt, principal: str) -> None:
     """Raise the highest term and record, in the same transaction, what the older terms left."""
-    older = {
-        row.effect_id
-        for row in batch.open.get(attempt.scope, {}).values()
-        if row.term < attempt.term
-    }
-    left = sorted(
-        effect_id
-        for effect_id in older
-        if batch.effects[effect_id].outcome in (None, Outcome.UNKNOWN)
-    )
+    left = unfinished(batch, attempt.scope, attempt.term)
     batch.add_handover(scope, attempt.term, attempt.holder, left)
     batch.journal(
         "leader-acquired",
@@ -122,6 +136,7 @@ def _raise_term(batch: Batch, scope: ScopeRow, attempt: Attempt, principal: str)
         holder=attempt.holder,
         principal=principal,
         reason="higher-term-seen",
+        uncertain=len(left),
         detail={"previous_term": scope.highest_term, "unfinished": len(left)},
     )
     scope.highest_term = attempt.term

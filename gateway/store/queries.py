@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,16 @@ import orjson
 
 from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.errors import StoreError
+from gateway.core.ids import Scope
+from gateway.store import lease_queries
 from gateway.store.connect import read_only_uri
+from gateway.store.lease_records import (
+    CandidateRecord,
+    LeaseRecord,
+    TransitionFilter,
+    TransitionRecord,
+)
+from gateway.store.lease_rows import LOSSES_FOR_MS
 from gateway.store.records import (
     AttemptRecord,
     EffectFilter,
@@ -113,6 +122,18 @@ class Reader:
             [],
         )
         return Unknowns(*found[0])
+
+    async def lease(self, scope: Scope, now_ms: int) -> LeaseRecord:
+        return await lease_queries.one_lease(self._all, scope, now_ms)
+
+    async def leases(self, functions: Collection[str] | None, now_ms: int) -> list[LeaseRecord]:
+        return await lease_queries.all_leases(self._all, functions, now_ms)
+
+    async def candidates(self, function: str, now_ms: int) -> list[CandidateRecord]:
+        return await lease_queries.candidates(self._all, function, now_ms - LOSSES_FOR_MS)
+
+    async def transitions(self, wanted: TransitionFilter) -> list[TransitionRecord]:
+        return await lease_queries.transitions(self._all, wanted)
 
     async def _attempts(self, ids: Sequence[str]) -> dict[str, list[AttemptRecord]]:
         marks = ",".join("?" * len(ids))

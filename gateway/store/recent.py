@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gateway.core.ids import Scope
+from gateway.store.lease_rows import LeaseMemory
 from gateway.store.rows import EffectRow, ScopeRow
 
 SCOPES_MAX: Final = 4096
@@ -24,6 +25,7 @@ class Recent:
     def __init__(self) -> None:
         self.effects: dict[str, EffectRow] = {}
         self.scopes: dict[Scope, ScopeRow] = {}
+        self.leadership = LeaseMemory()
         self._last_answer_seq: int | None = None
 
     def next_answer_seq(self, db: sqlite3.Connection) -> int:
@@ -43,9 +45,12 @@ class Recent:
                 self.effects.pop(effect.id, None)
         if len(self.scopes) > SCOPES_MAX:
             self.scopes.clear()
+        if len(self.leadership.leases) > SCOPES_MAX:
+            self.leadership.forget()
         self.scopes.update(scopes)
 
     def forget(self) -> None:
         self.effects.clear()
         self.scopes.clear()
+        self.leadership.forget()
         self._last_answer_seq = None

@@ -16,6 +16,7 @@ from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.ids import Scope
 from gateway.store import rows
 from gateway.store.batch import STRANDED_AFTER_MS, Batch
+from gateway.store.lease_rows import LOSSES_FOR_MS
 from gateway.store.records import Resolution, Unresolved
 
 _SWEEP: Final = 500
@@ -163,6 +164,18 @@ def adopt(
             (count,) = db.execute(
                 f"SELECT count(*) FROM attempt WHERE open = 1 AND {column} = ?", (identity.name,)
             ).fetchone()
+        if text is not None and identity.kind == "function" and not force:
+            (led,) = db.execute(
+                "SELECT count(*) FROM lease WHERE function = ? AND ended IS NULL "
+                "AND expires_at_ms > ?",
+                (identity.name, now_ms),
+            ).fetchone()
+            if led:
+                complaints.append(
+                    f"function {identity.name!r} changes its authority or leadership while {led} "
+                    "of its leases are live; let the leaders release them (or wait until they "
+                    "expire), or start with --force-policies"
+                )
         if count and not force:
             complaints.append(
                 f"{identity.kind} {identity.name!r} changes what decides identity (authority, "
@@ -232,6 +245,9 @@ def forget(db: sqlite3.Connection, now_ms: int, kept: Kept) -> Forgotten:
     refusals = db.execute(
         "DELETE FROM refusal WHERE last_at_ms < ?", (now_ms - kept.refusals_ms,)
     ).rowcount
+    gone_ms = now_ms - LOSSES_FOR_MS
+    db.execute("DELETE FROM candidate WHERE reported_at_ms < ?", (gone_ms,))
+    db.execute("DELETE FROM lease_loss WHERE at_ms < ?", (gone_ms,))
     return Forgotten(bodies, refusals, more)
 
 

@@ -19,7 +19,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from gateway.core.errors import LedgerUnavailable, StoreError
 from gateway.core.fence import Replay
+from gateway.core.ids import Scope
 from gateway.store.batch import Batch, Wanted
+from gateway.store.bell import Bell
 from gateway.store.clock import WRITTEN_EVERY_MS, StoreClock
 from gateway.store.operations import Operation
 from gateway.store.recent import Recent
@@ -65,6 +67,7 @@ class _Report:
     transaction_s: float
     began_s: float
     error: str | None
+    journalled: set[Scope]
 
 
 class Writer:
@@ -77,6 +80,7 @@ class Writer:
         instance: str,
         observer: Observer | None = None,
         before_commit: Callable[[], None] | None = None,
+        bell: Bell | None = None,
     ) -> None:
         """`before_commit` runs on the thread; what it raises undoes the transaction."""
         self._before_commit = before_commit or (lambda: None)
@@ -86,6 +90,8 @@ class Writer:
         self._observer = observer or Quiet()
         self._loop = asyncio.get_running_loop()
         self._recent = Recent()
+        self._bell = bell or Bell()
+        self._journalled: set[Scope] = set()
         self._batch: Batch | None = None
         self._clock_written_ms = 0
         self._waiting: list[_Job] = []
@@ -137,6 +143,7 @@ class Writer:
                 job.future.set_exception(result)
             else:
                 job.future.set_result(result)
+        self._bell.ring(report.journalled)
         waited = report.began_s - report.jobs[0].queued_s
         self._observer.batch_done(len(report.jobs), report.transaction_s, waited)
         self._observer.ledger_is(report.error is None, report.error)
@@ -156,9 +163,10 @@ class Writer:
     def _work(self) -> None:
         while (jobs := self._batches.get()) is not None:
             began = time.perf_counter()
+            self._journalled = set()
             results, error = self._run(jobs)
             spent = time.perf_counter() - began
-            report = _Report(jobs, results, spent, began, error)
+            report = _Report(jobs, results, spent, began, error, self._journalled)
             try:
                 self._loop.call_soon_threadsafe(self._done, report)
             except RuntimeError:  # the loop is gone: nobody waits for an answer any more
@@ -210,6 +218,7 @@ class Writer:
             self._clock_written_ms = now_ms
         if self._batch is not None:
             self._recent.learn(self._batch.effects.values(), self._batch.scopes)
+            self._journalled |= self._batch.journalled
         return [self._with_answer(db, result) for result in results]
 
     def _decide(

@@ -1,0 +1,151 @@
+"""What time does to leases when nobody asks: a keeper's turn, in a transaction of its own."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.core import lease as machine
+from gateway.core.ids import Scope
+from gateway.core.lease import Ended, LeaseState
+from gateway.store.batch import Batch, Wanted
+from gateway.store.lease_records import FunctionTerms, LeaseRecord
+from gateway.store.lease_rows import LeaseRow
+from gateway.store.leases import bring_up_to_date, view_of
+
+LOOK_MS: Final = 1000
+"""How often a scope is looked at that candidates may have left."""
+
+DRAIN_LOOK_MS: Final = 250
+"""How often a draining lease is looked at: what it waits for ends at any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """Something that the keeper met and journalled. `reasons` say why nobody can lead."""
+
+    kind: str  # leader-lost, leader-uncertain or no-eligible-candidate
+    record: LeaseRecord
+    reasons: tuple[str, ...] = ()
+    uncertain: int = 0
+
+
+def lapse(
+    db: sqlite3.Connection,
+    now_ms: int,
+    instance: str,
+    terms: Mapping[str, FunctionTerms],
+    vacant: set[Scope],
+) -> tuple[list[Lapsed], int | None]:
+    """End what time has ended, note leases that are late, and scopes that nobody can lead.
+
+    Return what was met, and when there may be something again. `vacant` are the scopes already
+    known to be without a candidate; it is brought up to date.
+    """
+    live = _scopes(db.execute("SELECT function, unit FROM lease WHERE ended IS NULL"))
+    free = _scopes(db.execute("SELECT function, unit FROM lease WHERE ended IS NOT NULL"))
+    asked = {(name, "") for (name,) in db.execute("SELECT DISTINCT function FROM candidate")}
+    open_to_all = {Scope(*one) for one in asked} - {*live, *free}
+    batch = Batch(db, now_ms, instance)
+    wanted = Wanted()
+    wanted.grants.update(s for s in (*live, *free, *open_to_all) if s.function in terms)
+    batch.load(wanted)
+    found: list[Lapsed] = []
+    looks: list[int | None] = []
+    for scope in wanted.grants:
+        row, known = batch.book.lease(scope), terms[scope.function]
+        count = 0
+        if row.lease is not None and row.lease.ended is None:
+            count = bring_up_to_date(batch, row, known)
+            found += _ended_or_late(batch, row, known, count)
+        found += _vacancy(batch, row, known, count, vacant)
+        if scope not in vacant:
+            late = row.uncertain_at_ms is not None
+            looks.append(next_look_ms(record_of(batch, row, count), known, late=late))
+    batch.flush()
+    return found, min((at for at in looks if at is not None), default=None)
+
+
+def next_look_ms(record: LeaseRecord, terms: FunctionTerms, *, late: bool = False) -> int | None:
+    """Return when time may do something to a scope. `late`: that it is late is noted already."""
+    lease = record.lease
+    if lease is None or lease.ended is not None:
+        done = bool(record.scope.unit) and lease is not None and lease.ended is not Ended.EXPIRED
+        return None if done else record.now_ms + LOOK_MS
+    if lease.draining:
+        return record.now_ms + DRAIN_LOOK_MS
+    return lease.expires_at_ms if late else lease.expires_at_ms - terms.rules.margin_ms
+
+
+def record_of(batch: Batch, row: LeaseRow, count: int) -> LeaseRecord:
+    return LeaseRecord(
+        scope=row.scope,
+        last_term=batch.scopes[row.scope].last_term,
+        lease=row.lease,
+        version=row.version,
+        transitions=row.transitions,
+        now_ms=batch.now_ms,
+        in_flight=count,
+    )
+
+
+def _ended_or_late(batch: Batch, row: LeaseRow, terms: FunctionTerms, count: int) -> list[Lapsed]:
+    lease = row.lease
+    if lease is None:
+        return []
+    if lease.ended is not None:
+        return [Lapsed("leader-lost", record_of(batch, row, count), uncertain=count)]
+    state = machine.state_of(lease, batch.now_ms, terms.rules.margin_ms)
+    if state is not LeaseState.UNCERTAIN or row.uncertain_at_ms is not None:
+        return []
+    row.uncertain_at_ms = batch.now_ms
+    batch.book.change(row, lease, counts=False)
+    batch.journal(
+        "leader-uncertain",
+        row.scope,
+        term=lease.term,
+        holder=lease.holder,
+        reason="not-renewed-within-margin",
+        lease_version=row.version,
+        uncertain=count,
+        next_action="it renews, or the lease expires and a candidate acquires the next term",
+        detail={"expires_at_ms": lease.expires_at_ms},
+    )
+    return [Lapsed("leader-uncertain", record_of(batch, row, count), uncertain=count)]
+
+
+def _vacancy(
+    batch: Batch, row: LeaseRow, terms: FunctionTerms, count: int, vacant: set[Scope]
+) -> list[Lapsed]:
+    """Raise the alarm once for each time that a scope is left with nobody to lead it.
+
+    A unit's scope that was given back is done with, not deserted.
+    """
+    scope, lease = row.scope, row.lease
+    view = view_of(batch, row, count)
+    reasons = machine.no_candidate(view, terms.rules, terms.eligible)
+    done = bool(scope.unit) and lease is not None and lease.ended is not Ended.EXPIRED
+    waited = lease is None or batch.now_ms >= (lease.ended_at_ms or 0) + terms.rules.fresh_for_ms
+    if reasons is None or done or (lease is None and not reasons):
+        vacant.discard(scope)
+        return []
+    if not waited or scope in vacant:
+        return []
+    vacant.add(scope)
+    batch.journal(
+        "no-eligible-candidate",
+        scope,
+        term=batch.scopes[scope].last_term or None,
+        reason="no-eligible-candidate",
+        lease_version=row.version,
+        next_action="start an eligible worker, or change what the function's policy wants",
+        responsible=terms.owner or None,
+        detail={"reasons": reasons},
+    )
+    return [Lapsed("no-eligible-candidate", record_of(batch, row, count), tuple(reasons))]
+
+
+def _scopes(rows: Iterable[Sequence[Any]]) -> list[Scope]:
+    return [Scope(row[0], row[1]) for row in rows]
