@@ -84,7 +84,7 @@ def explain_request(
         _stop(str(error), code=2)
     except OSError as error:
         _stop(f"the body {str(body)!r} cannot be read: {error.strerror}; name a file", code=2)
-    told = explain(found, question)
+    told = explain(found, question, policies.functions)
     print(told.text)
     raise typer.Exit(0 if told.passes else 1)
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from gateway.cli.policy_function import leadership_words
 from gateway.cli.policy_text import fold, guard_words, look_words, rule_words, say_test
 from gateway.core.errors import Malformed, PolicyError
 from gateway.core.fingerprint import strict_json
 from gateway.core.ids import EffectKey, effect_mark, parse_key
 from gateway.core.match import split_path
-from gateway.core.policy import NOT_JSON, Destination, Does, Facts, PolicySet, Route
+from gateway.core.policy import NOT_JSON, Destination, Does, Facts, Function, PolicySet, Route
 from gateway.core.template import RequestValues, Template
 
 _MARK: Final = "(mark)"
@@ -66,7 +67,9 @@ def find_destination(policies: PolicySet, path: str, named: str | None) -> tuple
     return policies.destinations[name], path
 
 
-def explain(destination: Destination, question: Question) -> Explained:
+def explain(
+    destination: Destination, question: Question, functions: Mapping[str, Function]
+) -> Explained:
     """Say which route has its turn, and what it makes of the request."""
     raw_path, _, query = question.path.partition("?")
     segments = split_path(raw_path)
@@ -78,7 +81,7 @@ def explain(destination: Destination, question: Question) -> Explained:
         reason = _why_not(route, question, parts, body, values)
         if reason is None:
             lines += ["", f"route {number}: {route.name} ({destination.file}:{route.line})"]
-            return _told(lines, destination, route, values, raw_path, question)
+            return _told(lines, destination, route, values, raw_path, question, functions)
         lines.append(f"  not route {number}, {route.name}: {reason}")
     lines += ["", "No route matches, so it is refused (403 route-refused); nothing is sent."]
     return Explained(fold(lines), passes=False)
@@ -134,6 +137,7 @@ def _told(
     values: RequestValues,
     raw_path: str,
     question: Question,
+    functions: Mapping[str, Function],
 ) -> Explained:
     if route.does is Does.REFUSE:
         lines.append(f"  refused (403 route-refused): {route.because}")
@@ -143,8 +147,9 @@ def _told(
         return Explained(fold(lines), passes=True)
     key, key_line = _key(route, values, question)
     values = _marked(values, destination, question, key)
+    proof, refused = _leadership(destination, question, functions)
     lines += [
-        "  write: needs Fence-Function, Fence-Term, Fence-Holder and a key",
+        *(f"  {line}" for line in proof),
         f"  key {key_line}",
         f"  covers {_covers(route, values, destination, raw_path)}",
         f"  {guard_words(route)}",
@@ -153,7 +158,26 @@ def _told(
     lines += ["  answers:", *(f"    {line}" for line in answer_lines(destination, route))]
     if destination.mode == "observe":
         lines.append("  mode observe: forwarded whatever the fence says, and only noted")
-    return Explained(fold(lines), passes=True)
+    return Explained(fold(lines), passes=not refused or destination.mode == "observe")
+
+
+def _leadership(
+    destination: Destination, question: Question, functions: Mapping[str, Function]
+) -> tuple[list[str], bool]:
+    """Say which proof a write needs; of the function that it names, how one gets that proof,
+    and whether it is refused."""
+    name = question.headers.get("fence-function")
+    function = None if name is None else functions.get(name)
+    unit = " Fence-Unit," if function is not None and function.per_unit else ""
+    needs = f"write: needs Fence-Function,{unit} Fence-Term, Fence-Holder and a key"
+    if name is None:
+        return [needs], False
+    if function is None:
+        return [needs, f"function {name!r} has no file (403 function-unknown)"], True
+    if destination.functions is not None and name not in destination.functions:
+        return [needs, f"function {name!r} may not use {destination.name} (403 forbidden)"], True
+    leader = f"function {name}, one leader per {'unit' if function.per_unit else 'function'}:"
+    return [needs, leader, *(f"  {each}" for each in leadership_words(function))], False
 
 
 def _key(route: Route, values: RequestValues, question: Question) -> tuple[str | None, str]:

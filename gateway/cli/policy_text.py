@@ -7,13 +7,13 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from gateway.cli.policy_function import function_facts, function_lines
 from gateway.core.measures import show_duration
 from gateway.core.policy import (
     GUARANTEE,
     Destination,
     Does,
     Expect,
-    Function,
     Guard,
     Login,
     Look,
@@ -85,7 +85,7 @@ def show_text(policies: PolicySet, only: str | None = None) -> str:
         if only in (None, name)
     ]
     if only is None:
-        blocks += [_function_text(one) for _, one in sorted(policies.functions.items())]
+        blocks += [fold(function_lines(one)) for _, one in sorted(policies.functions.items())]
     return "\n\n".join(blocks)
 
 
@@ -200,25 +200,6 @@ def _expect_words(expect: Expect) -> str:
     return f"is {' or '.join(json.dumps(value) for value in expect.values or ())}"
 
 
-def _function_text(one: Function) -> str:
-    jump = one.rules.max_term_jump
-    owner = one.exceptions_owner or "nobody named"
-    deadline = (
-        f" within {show_duration(one.exceptions_deadline_ms)}" if one.exceptions_owner else ""
-    )
-    return fold(
-        [
-            f"function {one.name}",
-            f"  file {one.file}",
-            f"  digest {one.digest}",
-            f"  authority {one.rules.authority}  one leader per "
-            f"{'unit' if one.per_unit else 'function'}  callers {one.rules.callers}",
-            f"  a term may jump {'any distance' if jump is None else f'by at most {jump}'}",
-            f"  exceptions go to {owner}{deadline}",
-        ]
-    )
-
-
 def fold(lines: Iterable[str]) -> str:
     """Join `lines`, each folded to the width of a terminal under its own indentation."""
     out: list[str] = []
@@ -287,17 +268,3 @@ def route_facts(route: Route) -> dict[str, Any]:
             "on_duplicate": route.on_duplicate.value,
         }
     return facts
-
-
-def function_facts(one: Function) -> dict[str, Any]:
-    return {
-        "function": one.name,
-        "authority": one.rules.authority.value,
-        "leadership": "unit" if one.per_unit else "function",
-        "callers": one.rules.callers.value,
-        "max_term_jump": one.rules.max_term_jump,
-        "exceptions_owner": one.exceptions_owner or None,
-        "exceptions_deadline_ms": one.exceptions_deadline_ms or None,
-        "file": one.file,
-        "digest": one.digest,
-    }

@@ -16,6 +16,9 @@ from typing import Final
 
 from gateway.core.errors import Malformed
 
+LOSSES_KEPT_MS: Final = 24 * 3_600_000
+"""How far back losses are known: no rule may ask for older ones."""
+
 _NUMBERS: Final = r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,7}"
 _PRE: Final = r"(?:-|\.?(?=(?:a|alpha|b|beta|c|rc|pre|dev)[.-]?[0-9]*(?:[+]|\Z)))"
 _SUFFIX: Final = rf"{_PRE}[0-9a-z]+(?:[.-][0-9a-z]+)*"

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from gateway.core.candidates import Eligibility
 from gateway.core.effect import Outcome
 from gateway.core.errors import Malformed
 from gateway.core.fence import FunctionRules, OnDuplicate
 from gateway.core.jsonpath import Path
+from gateway.core.lease import LeaseRules
 from gateway.core.match import Match, split_path
 from gateway.core.template import RequestValues, Template
 
@@ -293,11 +295,13 @@ class Destination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """One exclusive function's policy."""
+    """One exclusive function's policy. `lease` is None where terms come from outside."""
 
     name: str
     rules: FunctionRules = field(default_factory=FunctionRules)
     per_unit: bool = False  # leadership: unit
+    lease: LeaseRules | None = None
+    eligible: Eligibility = field(default_factory=Eligibility)
     exceptions_owner: str = ""
     exceptions_deadline_ms: int = 0
     digest: str = ""

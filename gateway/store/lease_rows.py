@@ -7,14 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.core.candidates import Candidate, worker_name
+from gateway.core.candidates import LOSSES_KEPT_MS, Candidate, worker_name
 from gateway.core.errors import InvariantError
 from gateway.core.ids import Scope
 from gateway.core.lease import Ended, Lease
 from gateway.store.lease_records import CandidateRecord, CandidateReport
-
-LOSSES_FOR_MS: Final = 24 * 3_600_000
-"""How long a lost lease may speak against a worker."""
 
 LEASE_COLUMNS: Final = (
     "function, unit, term, holder, principal, acquired_at_ms, renewed_at_ms, expires_at_ms, "
@@ -229,7 +226,7 @@ def load_losses(db: sqlite3.Connection, function: str, now_ms: int) -> dict[str,
     losses: dict[str, list[int]] = {}
     found = db.execute(
         "SELECT worker, at_ms FROM lease_loss WHERE function = ? AND at_ms > ? ORDER BY at_ms",
-        (function, now_ms - LOSSES_FOR_MS),
+        (function, now_ms - LOSSES_KEPT_MS),
     )
     for worker, at_ms in found.fetchall():
         losses.setdefault(worker, []).append(at_ms)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import aiosqlite
 import orjson
 
+from gateway.core.candidates import LOSSES_KEPT_MS
 from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.errors import StoreError
 from gateway.core.ids import Scope
@@ -22,7 +23,6 @@ from gateway.store.lease_records import (
     TransitionFilter,
     TransitionRecord,
 )
-from gateway.store.lease_rows import LOSSES_FOR_MS
 from gateway.store.records import (
     AttemptRecord,
     EffectFilter,
@@ -130,7 +130,7 @@ class Reader:
         return await lease_queries.all_leases(self._all, functions, now_ms)
 
     async def candidates(self, function: str, now_ms: int) -> list[CandidateRecord]:
-        return await lease_queries.candidates(self._all, function, now_ms - LOSSES_FOR_MS)
+        return await lease_queries.candidates(self._all, function, now_ms - LOSSES_KEPT_MS)
 
     async def transitions(self, wanted: TransitionFilter) -> list[TransitionRecord]:
         return await lease_queries.transitions(self._all, wanted)

@@ -12,11 +12,11 @@ from typing import Final
 
 import orjson
 
+from gateway.core.candidates import LOSSES_KEPT_MS
 from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.ids import Scope
 from gateway.store import rows
 from gateway.store.batch import STRANDED_AFTER_MS, Batch
-from gateway.store.lease_rows import LOSSES_FOR_MS
 from gateway.store.records import Resolution, Unresolved
 
 _SWEEP: Final = 500
@@ -158,30 +158,8 @@ def adopt(
         text, version = recorded.get((identity.kind, identity.name), (None, 0))
         if text == identity.text:
             continue
-        column = "function" if identity.kind == "function" else "destination"
-        count = 0
-        if text is not None:
-            (count,) = db.execute(
-                f"SELECT count(*) FROM attempt WHERE open = 1 AND {column} = ?", (identity.name,)
-            ).fetchone()
-        if text is not None and identity.kind == "function" and not force:
-            (led,) = db.execute(
-                "SELECT count(*) FROM lease WHERE function = ? AND ended IS NULL "
-                "AND expires_at_ms > ?",
-                (identity.name, now_ms),
-            ).fetchone()
-            if led:
-                complaints.append(
-                    f"function {identity.name!r} changes its authority or leadership while {led} "
-                    "of its leases are live; let the leaders release them (or wait until they "
-                    "expire), or start with --force-policies"
-                )
-        if count and not force:
-            complaints.append(
-                f"{identity.kind} {identity.name!r} changes what decides identity (authority, "
-                f"leadership, key or covers) while {count} of its attempts are open; wait for "
-                "them to settle, resolve the unknown ones, or start with --force-policies"
-            )
+        if text is not None and not force:
+            complaints += _in_the_way(db, now_ms, identity)
         changed.append((identity, version + 1))
     if complaints:
         return complaints
@@ -202,6 +180,32 @@ def adopt(
             (digest, name, now_ms),
         )
     return []
+
+
+def _in_the_way(db: sqlite3.Connection, now_ms: int, identity: Identity) -> list[str]:
+    """Return what a change of `identity` has to wait for."""
+    complaints = []
+    column = "function" if identity.kind == "function" else "destination"
+    (led,) = db.execute(
+        "SELECT count(*) FROM lease WHERE ended IS NULL AND expires_at_ms > ? AND function = ?",
+        (now_ms, identity.name if identity.kind == "function" else None),
+    ).fetchone()
+    if led:
+        complaints.append(
+            f"function {identity.name!r} changes its authority or leadership while {led} of its "
+            "leases are live; let the leaders release them, wait until they expire, or start "
+            "with --force-policies"
+        )
+    (count,) = db.execute(
+        f"SELECT count(*) FROM attempt WHERE open = 1 AND {column} = ?", (identity.name,)
+    ).fetchone()
+    if count:
+        complaints.append(
+            f"{identity.kind} {identity.name!r} changes what decides identity (authority, "
+            f"leadership, key or covers) while {count} of its attempts are open; wait for "
+            "them to settle, resolve the unknown ones, or start with --force-policies"
+        )
+    return complaints
 
 
 def _hold_back_all(db: sqlite3.Connection, identity: Identity) -> None:
@@ -245,7 +249,7 @@ def forget(db: sqlite3.Connection, now_ms: int, kept: Kept) -> Forgotten:
     refusals = db.execute(
         "DELETE FROM refusal WHERE last_at_ms < ?", (now_ms - kept.refusals_ms,)
     ).rowcount
-    gone_ms = now_ms - LOSSES_FOR_MS
+    gone_ms = now_ms - LOSSES_KEPT_MS
     db.execute("DELETE FROM candidate WHERE reported_at_ms < ?", (gone_ms,))
     db.execute("DELETE FROM lease_loss WHERE at_ms < ?", (gone_ms,))
     return Forgotten(bodies, refusals, more)

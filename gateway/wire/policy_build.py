@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final
 
-from gateway.core.fence import Authority, Callers, FunctionRules, OnDuplicate
+from gateway.core.fence import OnDuplicate
 from gateway.core.policy import (
     Connections,
     Destination,
@@ -25,12 +25,12 @@ from gateway.core.policy import (
     Test,
 )
 from gateway.wire.policy_complaint import Loc, Sheet, show, word_at
+from gateway.wire.policy_function import build_function
 from gateway.wire.policy_lint import lint_route, lint_slow_down
 from gateway.wire.policy_login import Origin, Secrets, build_login, parse_base_url, stray_references
 from gateway.wire.policy_model import (
     AnswerTest,
     DestinationWords,
-    FunctionWords,
     LimitsWords,
     LookWords,
     RequestTest,
@@ -84,7 +84,7 @@ def build_file(
         sheet.error((), f"a file is for one destination: or one function:, and this has {found}")
         return None
     if kinds == ["function"]:
-        return _function(data, source)
+        return build_function(data, source.sheet, source.name, source.digest)
     return _destination(data, source, secrets, today)
 
 
@@ -99,26 +99,6 @@ def _spoil(data: Any, loc: Loc) -> Any:
     if isinstance(data, dict):
         return {w: _spoil(v, loc[1:]) if w == loc[0] else v for w, v in data.items()}
     return [_spoil(v, loc[1:]) if at == loc[0] else v for at, v in enumerate(data)]
-
-
-def _function(data: dict[str, Any], source: Source) -> Function | None:
-    words = shape(FunctionWords, data, source.sheet, ())
-    if words is None:
-        return None
-    exceptions = words.exceptions
-    return Function(
-        name=words.function,
-        rules=FunctionRules(
-            authority=Authority(words.authority),
-            callers=Callers(words.callers),
-            max_term_jump=words.max_term_jump,
-        ),
-        per_unit=words.leadership == "unit",
-        exceptions_owner=exceptions.owner if exceptions else "",
-        exceptions_deadline_ms=exceptions.deadline if exceptions else 0,
-        digest=source.digest,
-        file=source.name,
-    )
 
 
 def _destination(

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from gateway.core.candidates import VersionRange
 from gateway.core.errors import Malformed, PolicyError
 from gateway.core.ids import parse_name
 from gateway.core.jsonpath import Path
@@ -138,6 +139,33 @@ def iso_date(value: Any) -> date:
 def name(value: Any) -> str:
     try:
         return parse_name("the name", text(value))
+    except Malformed as error:
+        raise ValueError(str(error)) from None
+
+
+def worker_name(value: Any) -> str:
+    """A worker of any incarnation, so that its preference outlives a restart."""
+    worker, mark, _ = name(value).partition("#")
+    if mark:
+        way_out = f"write {worker}" if worker else "write a worker's name"
+        raise ValueError(f"{show(value)} is one incarnation, gone at a restart; {way_out}")
+    return worker
+
+
+def region(value: Any) -> str:
+    if value == "*":
+        raise ValueError("'*' is no region; remove regions, and all are eligible")
+    return name(value)
+
+
+def version_range(value: Any) -> VersionRange:
+    if not isinstance(value, str):
+        raise ValueError(
+            f"{show(value)} is {kind_of(value)}, which loses zeros at its end; "
+            'write a range in quotes: ">=2026.10"'
+        )
+    try:
+        return VersionRange.parse(text(value))
     except Malformed as error:
         raise ValueError(str(error)) from None
 

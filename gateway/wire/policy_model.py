@@ -187,7 +187,7 @@ _BODY_TEST: Final = "remove it and test the body: when: {json: {…}}"
 _GUARDS: Final = "use guard: look_first, repeat or none"
 
 
-def _later(word: str, way_out: str) -> str:
+def not_yet(word: str, way_out: str) -> str:
     return f"{word} is not available in this version: {way_out}"
 
 
@@ -199,16 +199,16 @@ class RouteWords(Words):
     """One route. The first route that matches a request counts."""
 
     later: ClassVar[Mapping[str, str]] = {
-        "native_key": _later("native_key", f"remove it and {_GUARDS}"),
-        "stamp": _later("stamp", f"remove it and {_GUARDS}"),
-        "stamp_form": _later("stamp_form", f"remove it and {_GUARDS}"),
-        "send_as": _later("send_as", "remove it and let the worker send the safer form"),
-        "version": _later("version", f"remove it and {_GUARDS}"),
-        "graphql": _later("graphql", _BODY_TEST),
-        "jsonrpc": _later("jsonrpc", _BODY_TEST),
-        "batch": _later("batch", "remove it and send the effects one by one"),
-        "follow": _later("follow", "remove it and refuse the route with does: refuse"),
-        "also_match": _later("also_match", "remove it and write a second route"),
+        "native_key": not_yet("native_key", f"remove it and {_GUARDS}"),
+        "stamp": not_yet("stamp", f"remove it and {_GUARDS}"),
+        "stamp_form": not_yet("stamp_form", f"remove it and {_GUARDS}"),
+        "send_as": not_yet("send_as", "remove it and let the worker send the safer form"),
+        "version": not_yet("version", f"remove it and {_GUARDS}"),
+        "graphql": not_yet("graphql", _BODY_TEST),
+        "jsonrpc": not_yet("jsonrpc", _BODY_TEST),
+        "batch": not_yet("batch", "remove it and send the effects one by one"),
+        "follow": not_yet("follow", "remove it and refuse the route with does: refuse"),
+        "also_match": not_yet("also_match", "remove it and write a second route"),
     }
     name: Text = Field("", description="Shown to people; the match if left out.")
     match: Pattern = Field(description="METHOD|METHOD /path/{part}/{rest*}.")
@@ -254,7 +254,7 @@ class RouteWords(Words):
 
 
 _LOGIN_LATER: Final = {
-    "expired_when": _later("expired_when", "remove it and use a credential that does not expire")
+    "expired_when": not_yet("expired_when", "remove it and use a credential that does not expire")
 }
 _SCHEME: Final = "The word in front of the credential."
 
@@ -332,53 +332,3 @@ class DestinationWords(Words):
     routes: list[RouteWords] = Field(
         [], description="First match counts; a request that none matches is refused."
     )
-
-
-class ExceptionsWords(Words):
-    """Who gets what only a person can settle."""
-
-    owner: Text = Field(description="The person or team.")
-    deadline: SomeDurationMs = Field(description="By when, such as 4h.")
-
-
-class FunctionWords(Words):
-    """One exclusive function: who grants its terms, and who may act under them."""
-
-    later: ClassVar[Mapping[str, str]] = {
-        "lease": _later("lease", "remove it and use authority: external"),
-        "eligible": _later("eligible", "remove it; the external authority chooses the leader"),
-    }
-    fence_policy: Annotated[int, Form(forms.language_version, {"const": 1})] = Field(
-        1, description="The version of this language."
-    )
-    function: Name = Field(description="Its name, as in Fence-Function.")
-    authority: Annotated[
-        str,
-        OneOf(
-            "external",
-            later={"lease": _later("authority: lease", "use authority: external")},
-        ),
-    ] = Field(description="Who grants terms: external, an authority that you already have.")
-    leadership: Annotated[str, OneOf("function", "unit")] = Field(
-        "function", description="Whether one leads the function, or each unit has its own."
-    )
-    max_term_jump: Count | None = Field(
-        None, description="How far a new term may lie above the highest; unlimited if left out."
-    )
-    callers: Annotated[
-        str,
-        OneOf(
-            "leader",
-            "any",
-            later={
-                "leader-or-claimant": _later(
-                    "callers: leader-or-claimant", "use callers: leader or any"
-                )
-            },
-        ),
-    ] = Field("leader", description="Who may send effects under a term.")
-    units: Annotated[
-        str,
-        OneOf("free", later={"registered": _later("units: registered", "use units: free")}),
-    ] = Field("free", description="free: any unit's name is taken as it comes.")
-    exceptions: ExceptionsWords | None = Field(None, description="Who gets the exceptions.")

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from gateway.wire.policy_model import DestinationWords, FunctionWords
+from gateway.wire.policy_function import FunctionWords
+from gateway.wire.policy_model import DestinationWords
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

@@ -128,6 +128,63 @@ def test_show_tells_one_destination_in_json(tmp_path):
     }
 
 
+LEASED = (
+    "function: sweep\nauthority: lease\nleadership: unit\nlease: {ttl: 30s, renew_every: 6s}\n"
+    'eligible: {versions: ">=2026.10", regions: [us, br], preferred: w-a, '
+    "cool_off: {losses: 3, within: 10m, lasts: 5m}}\n"
+)
+
+
+def with_lease(folder: Path) -> Path:
+    shutil.copytree(SHIPPED, folder, dirs_exist_ok=True)
+    (folder / "sweep.yaml").write_text(LEASED)
+    return folder
+
+
+def test_show_says_how_a_leader_is_made_and_how_it_ends(tmp_path):
+    done = run("show", with_lease(tmp_path))
+
+    told = done.output.partition("function sweep\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.strip() for line in told[2:]] == [
+        "authority lease  one leader per unit  callers leader",
+        "terms come from the gateway: a lease of 30s, renewed every 6s",
+        "a leader that cannot renew stops 4500ms before its lease expires; "
+        "another leads only after that",
+        "a better candidate is waited for 6s; one that is silent for 16500ms counts as gone",
+        "eligible is whoever is ready, with a version >=2026.10, in region br or us",
+        "of several: w-a before all others, then the higher priority, then the oldest version, "
+        "then the",
+        "name",
+        "a worker under which 3 leases expired within 10m ranks last for 5m",
+        "only the leader may act under its term",
+        "exceptions go to nobody named",
+    ]
+    assert "terms come from an authority outside" in done.output
+    assert max(len(line) for line in done.output.splitlines()) <= 100
+
+
+def test_show_tells_the_lease_and_the_eligible_in_json(tmp_path):
+    done = run("show", with_lease(tmp_path), "--json")
+
+    facts = {one["function"]: one for one in json.loads(done.output)["functions"]}
+    assert facts["sweep"]["lease"] == {
+        "ttl_ms": 30_000,
+        "renew_every_ms": 6_000,
+        "margin_ms": 4_500,
+        "prefer_for_ms": 6_000,
+        "fresh_for_ms": 16_500,
+    }
+    assert facts["sweep"]["eligible"] == {
+        "versions": ">=2026.10",
+        "regions": ["br", "us"],
+        "preferred": "w-a",
+        "upgrades": "oldest-first",
+        "cool_off": {"losses": 3, "within_ms": 600_000, "lasts_ms": 300_000},
+    }
+    outside = facts["varredura-de-oportunidades"]
+    assert (outside["lease"], outside["eligible"]) == (None, None)
+
+
 def test_show_of_a_stranger_names_those_that_are_known():
     done = run("show", SHIPPED, "--destination", "crn")
 
@@ -139,7 +196,8 @@ def test_show_of_a_stranger_names_those_that_are_known():
 def test_show_of_broken_policies_prints_the_complaints():
     done = run("show", BROKEN)
 
-    assert "42 errors, 0 warnings in 42 files" in done.stderr
+    count = len(list(BROKEN.glob("*.yaml")))
+    assert f"{count} errors, 0 warnings in {count} files" in done.stderr
     assert done.exit_code == 1
 
 
@@ -167,6 +225,32 @@ def test_explain_makes_the_mark_when_it_knows_the_function():
 
     assert "(mark)" not in done.output
     assert "covers notes/new/" in done.output
+
+
+def test_explain_says_how_the_function_gets_its_terms(tmp_path):
+    words = ["explain", "POST", "/d/crm/notes", "--folder", with_lease(tmp_path), "--header"]
+
+    leased = run(*words, "Fence-Function: sweep")
+    outside = run(*words, "Fence-Function: relatorio-comercial-diario")
+    stranger = run(*words, "Fence-Function: swep")
+
+    assert "needs Fence-Function, Fence-Unit, Fence-Term, Fence-Holder and a key" in leased.output
+    assert "function sweep, one leader per unit:" in leased.output
+    assert "terms come from the gateway: a lease of 30s, renewed every 6s" in leased.output
+    assert "terms come from an authority outside" in outside.output
+    assert "'swep' has no file (403 function-unknown)" in stranger.output
+    assert [one.exit_code for one in (leased, outside, stranger)] == [0, 0, 1]
+
+
+def test_explain_says_that_a_function_may_not_use_a_destination(tmp_path):
+    crm = with_lease(tmp_path) / "crm.yaml"
+    crm.write_text(crm.read_text() + "functions: [varredura-de-oportunidades]\n")
+    words = ["explain", "POST", "/d/crm/notes", "--folder", tmp_path, "--header"]
+
+    done = run(*words, "Fence-Function: sweep")
+
+    assert "function 'sweep' may not use crm (403 forbidden)" in done.output
+    assert done.exit_code == 1
 
 
 def test_explain_of_a_key_that_is_missing_says_so():

@@ -70,9 +70,10 @@ FUNCTION_WORDS = [
     "exceptions",
     "max_term_jump",
 ]
+LEASE_WORDS = ["ttl", "renew_every", "margin"]
+ELIGIBLE_WORDS = ["versions", "regions", "preferred", "upgrades", "cool_off"]
 LATER_VALUES = {
     "guard": ["native_key", "unique_field", "version"],
-    "authority": ["lease"],
     "callers": ["leader-or-claimant"],
     "units": ["registered"],
 }
@@ -141,6 +142,13 @@ def test_every_function_word_is_built_or_answered(words, tmp_path):
     assert later_words(tmp_path, text) == set(missing)
 
 
+def test_every_word_of_a_lease_and_of_eligible_is_built(words):
+    assert set(LEASE_WORDS) == set(words["LeaseWords"])
+    assert set(ELIGIBLE_WORDS) == set(words["EligibleWords"])
+    assert words["FunctionWords"]["authority"]["enum"] == ["lease", "external"]
+    assert words["EligibleWords"]["upgrades"]["enum"] == ["oldest-first", "newest-first"]
+
+
 @pytest.mark.parametrize("value", LATER_VALUES["guard"])
 def test_every_guard_is_built_or_answered(tmp_path, value):
     (tmp_path / "crm.yaml").write_text(HEAD + ROUTE.replace("guard: none", f"guard: {value}"))
@@ -151,7 +159,7 @@ def test_every_guard_is_built_or_answered(tmp_path, value):
     assert "which this version does not have yet; use guard: look_first, repeat" in complaint
 
 
-@pytest.mark.parametrize("word", ["authority", "callers", "units"])
+@pytest.mark.parametrize("word", ["callers", "units"])
 def test_every_function_value_is_built_or_answered(tmp_path, word):
     lines = {"function": "sweep", "authority": "external", word: LATER_VALUES[word][0]}
     text = "".join(f"{name}: {value}\n" for name, value in lines.items())
