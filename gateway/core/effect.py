@@ -62,6 +62,8 @@ class OpenAttempt:
     term: int
     deadline_at_ms: int
     seal_at_ms: int
+    holder: str = ""
+    item: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,16 @@ class Attempt:
     rules: FunctionRules = FunctionRules()
     on_duplicate: OnDuplicate = OnDuplicate.REPLAY
     max_attempts: int = 20
+    item: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Somebody who speaks under a term about something else than an effect: a unit's items."""
+
+    term: int
+    holder: str
+    rules: FunctionRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +210,15 @@ def decide(attempt: Attempt, view: FenceView) -> Decision:
     return Admit(view.prior.attempts + 1 if view.prior else 1, raises)
 
 
-def _authority(attempt: Attempt, view: FenceView) -> Refusal | None:
+def may_speak(standing: Standing, view: FenceView) -> Refusal | None:
+    """Decide whether a holder may write to its function's units: steps 1, 2 and 5.
+
+    None lets it, and a term above the highest then counts, as it does for an attempt.
+    """
+    return _authority(standing, view) or _lease_liveness(standing, view)
+
+
+def _authority(attempt: Attempt | Standing, view: FenceView) -> Refusal | None:
     """Steps 1 and 2: does this holder speak under a term that still counts?"""
     if attempt.term < view.highest_term:
         return Refusal.STALE_TERM
@@ -224,7 +242,7 @@ def _authority(attempt: Attempt, view: FenceView) -> Refusal | None:
     return None
 
 
-def _may_call(attempt: Attempt, view: FenceView) -> bool:
+def _may_call(attempt: Attempt | Standing, view: FenceView) -> bool:
     """Whether somebody else than the leader may send this."""
     match attempt.rules.callers:
         case Callers.ANY:
@@ -262,16 +280,22 @@ def _spent_key(attempt: Attempt, prior: PriorEffect | None) -> Refusal | PriorEf
 
 def _liveness(attempt: Attempt, view: FenceView) -> Refusal | None:
     """Step 5: may this leader start anything new?"""
-    if attempt.rules.authority is Authority.LEASE:
-        if view.grant is None or view.now_ms >= view.grant.expires_at_ms:
-            return Refusal.LEASE_EXPIRED
-        if view.grant.draining:
-            return Refusal.LEADER_DRAINING
+    refusal = _lease_liveness(attempt, view)
+    if refusal is not None:
+        return refusal
     if attempt.rules.registered_units and view.unit is None:
         return Refusal.UNIT_UNKNOWN
     if view.unit is UnitState.CLOSED:
         return Refusal.UNIT_CLOSED
     return None
+
+
+def _lease_liveness(attempt: Attempt | Standing, view: FenceView) -> Refusal | None:
+    if attempt.rules.authority is not Authority.LEASE:
+        return None
+    if view.grant is None or view.now_ms >= view.grant.expires_at_ms:
+        return Refusal.LEASE_EXPIRED
+    return Refusal.LEADER_DRAINING if view.grant.draining else None
 
 
 def _predecessor(attempt: Attempt, view: FenceView) -> OpenAttempt | None:
@@ -280,5 +304,19 @@ def _predecessor(attempt: Attempt, view: FenceView) -> OpenAttempt | None:
     Only the older attempt's own answer or its seal lifts it; what became of its effect does
     not: an exception or an operator's word stops no packet.
     """
-    older = [open_ for open_ in view.open_attempts if open_.term < attempt.term]
+    older = [
+        open_
+        for open_ in view.open_attempts
+        if open_.term < attempt.term or _earlier_claimant(open_, attempt)
+    ]
     return unsealed(older, view.now_ms)
+
+
+def _earlier_claimant(open_: OpenAttempt, attempt: Attempt) -> bool:
+    """Whether another worker of the same term has begun on the same item before."""
+    return (
+        attempt.item is not None
+        and open_.item == attempt.item
+        and open_.term == attempt.term
+        and open_.holder != attempt.holder
+    )

@@ -170,7 +170,9 @@ def lapse(lease: Lease, now_ms: int, in_flight: int) -> Lease:
     if lease.ended is not None:
         return lease
     if lease.drain_until_ms is not None:
-        done_ms = now_ms if in_flight == 0 else lease.drain_until_ms
+        done_ms = lease.drain_until_ms
+        if in_flight == 0:
+            done_ms = min(done_ms, now_ms)  # met late, it ended no later for that
         if done_ms <= now_ms and done_ms < lease.expires_at_ms:
             return lease.end(Ended.DRAINED, done_ms)
     if now_ms >= lease.expires_at_ms:
@@ -209,7 +211,11 @@ def acquire(
     me = next((c for c in view.candidates if c.holder == ask.holder), None)
     if me is None:
         me = Candidate(holder=ask.holder, principal=ask.principal)
-    why = why_not(me, eligible)
+    if me.principal != ask.principal:
+        # What is reported under this name is another's: it says nothing about who asks.
+        why: str | None = f"{ask.holder!r} is the name of a candidate of another principal"
+    else:
+        why = why_not(me, eligible)
     if why is not None:
         return Turned(LeaseRefusal.NOT_ELIGIBLE, why)
     if lease is None or lease.ended is not None:
@@ -296,7 +302,8 @@ def _not(reason: LeaseRefusal, ask: Ask, view: LeaseView) -> Turned:
 def renew(ask: Ask, view: LeaseView, rules: LeaseRules) -> Answer:
     """Extend a live lease. There is no resurrection: at its expiry a lease is over."""
     lease = view.lease
-    if lease is None or lease.ended is not None or not _holds(ask, lease):
+    # An operator may end what another holds, never prolong it.
+    if lease is None or lease.ended is not None or not _holds(replace(ask, operator=False), lease):
         return _not(LeaseRefusal.LEASE_GONE, ask, view)
     return Changed(
         replace(
@@ -346,18 +353,18 @@ def hand_off(
         return Kept(lease)  # asked before; the answer was lost
     if lease is None or not _holds(ask, lease) or lease.ended not in (None, Ended.DRAINED):
         return _not(LeaseRefusal.NOT_HOLDER, ask, view)
-    target = _target(to, view, rules, eligible)
+    if to == lease.holder:
+        return Turned(LeaseRefusal.NOT_ELIGIBLE, f"{to} is the one who hands off.")
+    target = _target(to, view, rules, eligible, besides=lease.holder)
     if isinstance(target, Turned):
         return target
-    if target.holder == lease.holder:
-        return Turned(LeaseRefusal.NOT_ELIGIBLE, f"{target.holder} is the one who hands off.")
     granted = _grant(view, target.holder, target.principal, rules, handed_by=_handing(ask))
     before = lease.end(Ended.HANDED_OFF, view.now_ms) if lease.ended is None else None
     return Granted(granted, before)
 
 
 def _handing(ask: Ask) -> str:
-    return f"{ask.holder}/{ask.term}"
+    return f"{ask.holder}/{ask.term}/{ask.principal}"
 
 
 def _names(to: str, holder: str) -> bool:
@@ -365,10 +372,10 @@ def _names(to: str, holder: str) -> bool:
 
 
 def _target(
-    to: str, view: LeaseView, rules: LeaseRules, eligible: Eligibility
+    to: str, view: LeaseView, rules: LeaseRules, eligible: Eligibility, besides: str
 ) -> Candidate | Turned:
-    """Return the candidate that `to` names, if it may lead now."""
-    named = [c for c in view.candidates if _names(to, c.holder)]
+    """Return the candidate that `to` names, if it may lead now; never `besides`."""
+    named = [c for c in view.candidates if _names(to, c.holder) and c.holder != besides]
     for candidate in rank(named, eligible, view.now_ms, rules.fresh_for_ms):
         return candidate
     if not named:

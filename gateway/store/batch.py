@@ -15,8 +15,10 @@ import orjson
 
 from gateway.core.effect import Outcome
 from gateway.core.errors import InvariantError
+from gateway.core.fence import UnitState
 from gateway.core.ids import EffectKey, Scope
 from gateway.store import rows
+from gateway.store.journal import Journal
 from gateway.store.lease_rows import LeaseBook
 from gateway.store.recent import Recent
 from gateway.store.records import StoredAnswer
@@ -32,30 +34,17 @@ _INSERT_EFFECT: Final = (
 _INSERT_ATTEMPT: Final = (
     "INSERT INTO attempt (effect_id, n, function, scope_unit, destination, covers, term, holder, "
     "principal, instance, method, target, fp_version, fp_raw, fp_canonical, policy_digest, "
-    "created_at_ms, deadline_at_ms, seal_at_ms, request_head, request_body, request_file)"
+    "created_at_ms, deadline_at_ms, seal_at_ms, request_head, request_body, request_file, item)"
 )
 _INSERT_ANSWER: Final = (
     "INSERT INTO answer (seq, effect_id, n, status, headers, body, body_sha256, body_bytes, "
     "state, at_ms)"
-)
-_INSERT_TRANSITION: Final = (
-    "INSERT INTO transition (at_ms, kind, function, unit, term, holder, effect_id, principal, "
-    "reason, detail, lease_version, uncertain, next_action, responsible)"
-)
-_INSERT_HANDOVER: Final = (
-    "INSERT INTO handover (function, unit, term, holder, previous_term, previous_holder, at_ms, "
-    "effects)"
 )
 _UPSERT_SCOPE: Final = (
     " ON CONFLICT (function, unit) DO UPDATE SET highest_term = excluded.highest_term, "
     "last_term = excluded.last_term, holder = excluded.holder, "
     "raised_at_ms = excluded.raised_at_ms"
 )
-_COUNT_REFUSAL: Final = (
-    " ON CONFLICT DO UPDATE SET count = count + excluded.count, last_at_ms = excluded.last_at_ms"
-)
-
-RefusalKey = tuple[str, str, str, str, str, int, str]
 
 
 @dataclass(slots=True)
@@ -71,6 +60,7 @@ class Wanted:
     leases: set[Scope] = field(default_factory=set)
     grants: set[Scope] = field(default_factory=set)  # a new term may be given out
     candidates: set[str] = field(default_factory=set)
+    claimants: bool = False  # the current term's own attempts may hold somebody back
 
 
 class Batch:
@@ -91,13 +81,14 @@ class Batch:
         self._new_effects: list[tuple[Any, ...]] = []
         self._new_attempts: list[tuple[Any, ...]] = []
         self._answers: list[tuple[Any, ...]] = []
-        self._transitions: list[tuple[Any, ...]] = []
-        self.journalled: set[Scope] = set()
-        self._handovers: list[tuple[Any, ...]] = []
-        self._refusals: dict[RefusalKey, int] = {}
         self._changed_effects: dict[str, EffectRow] = {}
         self._changed_attempts: dict[tuple[str, int], AttemptRow] = {}
         self._changed_scopes: dict[Scope, ScopeRow] = {}
+        self._journal = Journal(db, now_ms)
+        self.journal = self._journal.note
+        self.count_refusal = self._journal.count_refusal
+        self.add_handover = self._journal.add_handover
+        self.units: dict[Scope, UnitState | None] = {}
         self.book = LeaseBook(db, now_ms, self._recent.leadership)
 
     # -- loading
@@ -119,7 +110,7 @@ class Batch:
         scopes |= {effect.scope for effect in self.effects.values()}
         self.scopes.update((s, recent.scopes[s]) for s in scopes if s in recent.scopes)
         self.scopes.update(rows.load_scopes(self.db, scopes - self.scopes.keys()))
-        below = max(wanted.terms.values(), default=0)
+        below = max(wanted.terms.values(), default=0) + wanted.claimants
         self._know_open(rows.load_open(self.db, wanted.covers, below))
         raised = {s for s, term in wanted.terms.items() if term > self.scopes[s].highest_term}
         for scope in raised | wanted.grants:
@@ -160,6 +151,10 @@ class Batch:
 
     # -- reading
 
+    @property
+    def journalled(self) -> set[Scope]:
+        return self._journal.scopes
+
     def open_below(self, term: int, scope: Scope, destination: str, covers: str) -> list[OpenRow]:
         """Return the open attempts under terms below `term` that touch `covers`.
 
@@ -182,7 +177,10 @@ class Batch:
         self._know(effect)
         self._new_effects.append(row)
 
-    def add_attempt(self, effect: EffectRow, attempt: AttemptRow, row: tuple[Any, ...]) -> None:
+    def add_attempt(
+        self, effect: EffectRow, attempt: AttemptRow, holder: str, item: str | None,
+        row: tuple[Any, ...],
+    ) -> None:  # fmt: skip
         if attempt.n in effect.tries:
             raise InvariantError(f"attempt {attempt.n} of effect {effect.id} is there already")
         effect.tries[attempt.n] = attempt
@@ -195,6 +193,8 @@ class Batch:
             effect.covers,
             attempt.deadline_at_ms,
             attempt.seal_at_ms,
+            holder,
+            item,
         )
         self._add_open(effect.scope, row_open)
 
@@ -227,48 +227,6 @@ class Batch:
             )
         )
 
-    def add_handover(self, scope: ScopeRow, term: int, holder: str, effects: list[str]) -> None:
-        self._handovers.append(
-            (
-                scope.scope.function,
-                scope.scope.unit,
-                term,
-                holder,
-                scope.highest_term,
-                scope.holder,
-                self.now_ms,
-                orjson.dumps(effects).decode(),
-            )
-        )
-
-    def journal(
-        self,
-        kind: str,
-        scope: Scope,
-        *,
-        term: int | None = None,
-        holder: str | None = None,
-        effect_id: str | None = None,
-        principal: str | None = None,
-        reason: str | None = None,
-        lease_version: int | None = None,
-        uncertain: int | None = None,
-        next_action: str | None = None,
-        responsible: str | None = None,
-        detail: Any = None,
-    ) -> None:
-        text = None if detail is None else orjson.dumps(detail).decode()
-        self.journalled.add(scope)
-        self._transitions.append(
-            (
-                self.now_ms, kind, scope.function, scope.unit, term, holder, effect_id, principal,
-                reason, text, lease_version, uncertain, next_action, responsible,
-            )
-        )  # fmt: skip
-
-    def count_refusal(self, key: RefusalKey) -> None:
-        self._refusals[key] = self._refusals.get(key, 0) + 1
-
     def strand(self, effect: EffectRow) -> None:
         """Turn the effect's intents that nobody will settle into unknown ones.
 
@@ -290,17 +248,22 @@ class Batch:
     # -- writing
 
     def flush(self) -> None:
-        """Write everything that changed. Raises InvariantError if a row was not written."""
+        """Write what changed since the last flush. Raises InvariantError if a row was not
+        written. Statements of an operation's own come after one."""
         rows.insert(self.db, _INSERT_EFFECT, self._new_effects)
         rows.insert(self.db, _INSERT_ATTEMPT, self._new_attempts)
         self._write_effects([*self._changed_effects.values()])
         self._write_attempts([*self._changed_attempts.items()])
         rows.insert(self.db, _INSERT_ANSWER, self._answers)
         self._write_scopes()
-        rows.insert(self.db, _INSERT_HANDOVER, self._handovers)
-        rows.insert(self.db, _INSERT_TRANSITION, self._transitions)
+        self._journal.flush()
         self.book.flush()
-        self._write_refusals()
+        self._new_effects.clear()
+        self._new_attempts.clear()
+        self._changed_effects.clear()
+        self._changed_attempts.clear()
+        self._answers.clear()
+        self._changed_scopes.clear()
 
     def _write_effects(self, changed: Sequence[EffectRow]) -> None:
         flat = [
@@ -383,14 +346,3 @@ class Batch:
         ).rowcount
         if written != len(flat):
             raise InvariantError(f"{written} of {len(flat)} terms were raised")
-
-    def _write_refusals(self) -> None:
-        if not self._refusals:
-            return
-        flat = [(*key, n, self.now_ms, self.now_ms) for key, n in self._refusals.items()]
-        parameters = [value for row in flat for value in row]
-        self.db.execute(
-            "INSERT INTO refusal (function, unit, destination, principal, holder, term, reason, "
-            f"count, first_at_ms, last_at_ms) {rows.values(len(flat), 10)}{_COUNT_REFUSAL}",
-            parameters,
-        )

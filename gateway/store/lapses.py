@@ -21,6 +21,11 @@ LOOK_MS: Final = 1000
 DRAIN_LOOK_MS: Final = 250
 """How often a draining lease is looked at: what it waits for ends at any time."""
 
+# A unit's scope that was given back is done with: of those there are more every day.
+_FREE: Final = (
+    "SELECT function, unit FROM lease WHERE ended IS NOT NULL AND (unit = '' OR ended = ?)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Lapsed:
@@ -37,15 +42,16 @@ def lapse(
     now_ms: int,
     instance: str,
     terms: Mapping[str, FunctionTerms],
-    vacant: set[Scope],
-) -> tuple[list[Lapsed], int | None]:
+    known_vacant: frozenset[Scope],
+) -> tuple[list[Lapsed], int | None, frozenset[Scope]]:
     """End what time has ended, note leases that are late, and scopes that nobody can lead.
 
-    Return what was met, and when there may be something again. `vacant` are the scopes already
-    known to be without a candidate; it is brought up to date.
+    Return what was met, when there may be something again, and the scopes without a candidate;
+    `known_vacant` are those of the last turn, which are not told again.
     """
+    vacant = set(known_vacant)  # what a turn that fails has found out is found out again
     live = _scopes(db.execute("SELECT function, unit FROM lease WHERE ended IS NULL"))
-    free = _scopes(db.execute("SELECT function, unit FROM lease WHERE ended IS NOT NULL"))
+    free = _scopes(db.execute(_FREE, (Ended.EXPIRED.value,)))
     asked = {(name, "") for (name,) in db.execute("SELECT DISTINCT function FROM candidate")}
     open_to_all = {Scope(*one) for one in asked} - {*live, *free}
     batch = Batch(db, now_ms, instance)
@@ -65,7 +71,8 @@ def lapse(
             late = row.uncertain_at_ms is not None
             looks.append(next_look_ms(record_of(batch, row, count), known, late=late))
     batch.flush()
-    return found, min((at for at in looks if at is not None), default=None)
+    due_at_ms = min((at for at in looks if at is not None), default=None)
+    return found, due_at_ms, frozenset(vacant)
 
 
 def next_look_ms(record: LeaseRecord, terms: FunctionTerms, *, late: bool = False) -> int | None:

@@ -215,6 +215,10 @@ class LeaseBook:
                 "ON CONFLICT DO NOTHING",
                 self._lost,
             )
+        self._changed.clear()
+        self._withdrawn.clear()
+        self._reported.clear()
+        self._lost.clear()
 
 
 def load_candidates(db: sqlite3.Connection, function: str) -> dict[str, CandidateRow]:

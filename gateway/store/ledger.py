@@ -39,6 +39,8 @@ from gateway.store.operations import Admission, Settling, StreamEnd
 from gateway.store.queries import Reader
 from gateway.store.records import Proposal, Resolution, Ruling, Settled, Settlement, Unresolved
 from gateway.store.upkeep import Forgotten, Identity, Kept
+from gateway.store.work import WorkVerb
+from gateway.store.work_records import WorkAnswer
 from gateway.store.writer import Observer, Writer
 
 
@@ -64,7 +66,7 @@ class Ledger:
         self._lock = lock
         self.bell = bell
         self._due_at_ms: int | None = 0
-        self._vacant: set[Scope] = set()
+        self._vacant: frozenset[Scope] = frozenset()
         self._reader: Reader | None = None
         self._reader_opening = asyncio.Lock()
 
@@ -169,9 +171,13 @@ class Ledger:
 
     async def lapse(self, terms: Mapping[str, FunctionTerms]) -> list[Lapsed]:
         """Record what time has done to leases, and which scopes nobody can lead."""
-        turn = partial(lapse, instance=self.instance, terms=terms, vacant=self._vacant)
-        self._due_at_ms = None
-        found, due_at_ms = await self._writer.run(turn)
+        turn = partial(lapse, instance=self.instance, terms=terms, known_vacant=self._vacant)
+        was_due_at_ms, self._due_at_ms = self._due_at_ms, None
+        try:
+            found, due_at_ms, self._vacant = await self._writer.run(turn)
+        except BaseException:
+            self._due_by(was_due_at_ms)  # the next turn does what this one could not
+            raise
         self._due_by(due_at_ms)
         self.bell.ring([one.record.scope for one in found])
         return found
@@ -187,6 +193,13 @@ class Ledger:
     async def _verb(self, operation: LeaseVerb) -> LeaseAnswer:
         answer: LeaseAnswer = await self._writer.submit(operation)
         self._due_by(next_look_ms(answer.record, operation.terms))
+        return answer
+
+    # -- units of work
+
+    async def work(self, verb: WorkVerb) -> WorkAnswer:
+        """Write to a unit of work, if the fence lets its speaker."""
+        answer: WorkAnswer = await self._writer.submit(verb)
         return answer
 
     # -- the control plane

@@ -13,19 +13,23 @@ from gateway.core.fence import (
     Admit,
     Attempt,
     Authority,
+    Callers,
     Decision,
     FenceView,
     Grant,
     Refuse,
     Replay,
+    UnitState,
     Wait,
     decide,
 )
 from gateway.core.ids import Scope
+from gateway.core.work import claim_is_live
+from gateway.store import work_rows
 from gateway.store.batch import Batch, Wanted
-from gateway.store.handover import unfinished
+from gateway.store.handover import raise_term
 from gateway.store.records import AnswerState, Proposal, Ruling, Settled, Settlement
-from gateway.store.rows import AttemptRow, EffectRow, ScopeRow
+from gateway.store.rows import AttemptRow, EffectRow
 
 _NO_FINGERPRINT = Fingerprint(0, b"")
 
@@ -56,6 +60,8 @@ class Admission:
         wanted.terms[attempt.scope] = max(term, attempt.term)
         if attempt.rules.authority is Authority.LEASE:
             wanted.leases.add(attempt.scope)
+        if attempt.item is not None and attempt.rules.callers is Callers.LEADER_OR_CLAIMANT:
+            wanted.claimants = True
 
     def run(self, batch: Batch) -> Ruling:
         proposal = self.proposal
@@ -74,17 +80,22 @@ class Admission:
             holder=scope.holder,
             last_term=scope.last_term,
             grant=_latest_grant(batch, attempt),
+            has_claim=_has_claim(batch, attempt),
+            unit=_unit(batch, attempt),
             prior=prior.as_prior() if prior else None,
             open_attempts=[
                 row.for_fence()
                 for row in batch.open_below(
-                    attempt.term, attempt.scope, attempt.key.destination, attempt.covers
+                    attempt.term + (attempt.item is not None),
+                    attempt.scope,
+                    attempt.key.destination,
+                    attempt.covers,
                 )
             ],
         )
         decision = decide(attempt, view)
         if decision.raises_term:
-            _raise_term(batch, scope, attempt, proposal.principal)
+            raise_term(batch, scope, attempt.term, attempt.holder, proposal.principal)
         if isinstance(decision, Admit):
             if not proposal.claim:
                 return _ruling(batch, proposal, decision, prior.id if prior else "", None)
@@ -105,6 +116,24 @@ def _latest_grant(batch: Batch, attempt: Attempt) -> Grant | None:
     return None if lease is None else lease.for_fence()
 
 
+def _has_claim(batch: Batch, attempt: Attempt) -> bool:
+    """Whether this holder has a live claim on the item that it names."""
+    if attempt.item is None or attempt.rules.callers is not Callers.LEADER_OR_CLAIMANT:
+        return False
+    item = work_rows.load_item(batch.db, attempt.key.unit, attempt.item)
+    return item is not None and claim_is_live(item, attempt.holder, attempt.term, batch.now_ms)
+
+
+def _unit(batch: Batch, attempt: Attempt) -> UnitState | None:
+    unit = attempt.key.unit
+    if not unit:
+        return None
+    scope = Scope(attempt.key.function, unit)
+    if scope not in batch.units:
+        batch.units[scope] = work_rows.unit_for_fence(batch.db, *scope)
+    return batch.units[scope]
+
+
 def _own_intent(prior: EffectRow, proposal: Proposal) -> bool:
     """Whether the record is this very proposal's: its commit had been thought lost."""
     return (
@@ -123,26 +152,6 @@ def _reason(decision: Decision) -> str:
             return "predecessor-in-flight"
         case _:
             return "duplicate"
-
-
-def _raise_term(batch: Batch, scope: ScopeRow, attempt: Attempt, principal: str) -> None:
-    """Raise the highest term and record, in the same transaction, what the older terms left."""
-    left = unfinished(batch, attempt.scope, attempt.term)
-    batch.add_handover(scope, attempt.term, attempt.holder, left)
-    batch.journal(
-        "leader-acquired",
-        attempt.scope,
-        term=attempt.term,
-        holder=attempt.holder,
-        principal=principal,
-        reason="higher-term-seen",
-        uncertain=len(left),
-        detail={"previous_term": scope.highest_term, "unfinished": len(left)},
-    )
-    scope.highest_term = attempt.term
-    scope.last_term = max(scope.last_term, attempt.term)
-    scope.holder = attempt.holder
-    batch.change_scope(scope)
 
 
 def _count(batch: Batch, proposal: Proposal, attempt: Attempt, reason: str) -> None:
@@ -243,6 +252,8 @@ def _write_intent(batch: Batch, proposal: Proposal, effect: EffectRow, n: int) -
     batch.add_attempt(
         effect,
         row,
+        attempt.holder if attempt else "",
+        proposal.item,
         (
             effect.id,
             n,
@@ -266,6 +277,7 @@ def _write_intent(batch: Batch, proposal: Proposal, effect: EffectRow, n: int) -
             proposal.request_head,
             proposal.request_body,
             proposal.request_file,
+            proposal.item,
         ),
     )
 

@@ -15,7 +15,8 @@ from gateway.core.candidates import LOSSES_KEPT_MS
 from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.errors import StoreError
 from gateway.core.ids import Scope
-from gateway.store import lease_queries
+from gateway.core.work import ItemState
+from gateway.store import lease_queries, work_queries
 from gateway.store.connect import read_only_uri
 from gateway.store.lease_records import (
     CandidateRecord,
@@ -29,6 +30,7 @@ from gateway.store.records import (
     EffectRecord,
     ResolutionRecord,
 )
+from gateway.store.work_records import ItemRecord, UnitFilter, UnitRecord
 
 _EFFECT: Final = (
     "SELECT id, destination, function, unit, item, key, covers, outcome, resolved_by, principal, "
@@ -134,6 +136,17 @@ class Reader:
 
     async def transitions(self, wanted: TransitionFilter) -> list[TransitionRecord]:
         return await lease_queries.transitions(self._all, wanted)
+
+    async def unit(self, unit: str) -> UnitRecord | None:
+        return await work_queries.one_unit(self._all, unit)
+
+    async def units(self, wanted: UnitFilter) -> list[UnitRecord]:
+        return await work_queries.units(self._all, wanted)
+
+    async def items(
+        self, unit: str, *, state: ItemState | None = None, after: int = -1, limit: int = 500
+    ) -> list[tuple[int, ItemRecord]]:
+        return await work_queries.items(self._all, unit, state=state, after=after, limit=limit)
 
     async def _attempts(self, ids: Sequence[str]) -> dict[str, list[AttemptRecord]]:
         marks = ",".join("?" * len(ids))

@@ -102,9 +102,14 @@ class OpenRow:
     covers: str
     deadline_at_ms: int
     seal_at_ms: int
+    holder: str
+    item: str | None
 
     def for_fence(self) -> OpenAttempt:
-        return OpenAttempt(self.effect_id, self.n, self.term, self.deadline_at_ms, self.seal_at_ms)
+        return OpenAttempt(
+            self.effect_id, self.n, self.term, self.deadline_at_ms, self.seal_at_ms, self.holder,
+            self.item,
+        )  # fmt: skip
 
 
 COVERS_ALL: Final = "*"
@@ -229,7 +234,7 @@ def load_scope_open(db: sqlite3.Connection, scope: Scope) -> list[tuple[Scope, O
     """Load every open attempt of `scope`: what a handover may have to list."""
     text = (
         "SELECT json_group_array(json_array(function, scope_unit, effect_id, n, term, "
-        "destination, covers, deadline_at_ms, seal_at_ms)) "
+        "destination, covers, deadline_at_ms, seal_at_ms, holder, item)) "
         "FROM attempt INDEXED BY attempt_open WHERE open = 1 AND function = ? AND scope_unit = ?"
     )
     return _opens(_json(db, text, [scope.function, scope.unit]))
@@ -244,7 +249,7 @@ _BY_KEY: Final = (
 )
 _OPEN_BELOW: Final = (
     "SELECT json_group_array(json_array(a.function, a.scope_unit, a.effect_id, a.n, a.term, "
-    "a.destination, a.covers, a.deadline_at_ms, a.seal_at_ms)) "
+    "a.destination, a.covers, a.deadline_at_ms, a.seal_at_ms, a.holder, a.item)) "
     "FROM ({}) k CROSS JOIN attempt a WHERE a.open = 1 "
     "AND a.function = k.column1 AND a.scope_unit = k.column2 AND a.destination = k.column3 "
     f"AND a.covers IN (k.column4, '{COVERS_ALL}') AND a.term < ?"

@@ -64,13 +64,14 @@ FENCE = [
     ("a lease lives on at its end", "view.now_ms >= view.grant", "view.now_ms > view.grant"),
     ("no lease expires", " or view.now_ms >= view.grant.expires_at_ms:", ":"),
     ("no lease is needed", "if view.grant is None or view.now_ms",
-     "if view.grant is None:\n            return None\n        if view.now_ms"),
-    ("external terms need a lease", "if attempt.rules.authority is Authority.LEASE:", "if True:"),
-    ("a draining leader starts new effects", "if view.grant.draining:", "if False:"),
-    ("draining comes before expiry", "        if view.grant is None or view.now_ms",
-     "        if view.grant is not None and view.grant.draining:\n"
-     "            return Refusal.LEADER_DRAINING\n"
-     "        if view.grant is None or view.now_ms"),
+     "if view.grant is None:\n        return None\n    if view.now_ms"),
+    ("external terms need a lease", "if attempt.rules.authority is not Authority.LEASE:",
+     "if False:"),
+    ("a draining leader starts new effects", "if view.grant.draining else None", "if False else None"),
+    ("draining comes before expiry", "    if view.grant is None or view.now_ms",
+     "    if view.grant is not None and view.grant.draining:\n"
+     "        return Refusal.LEADER_DRAINING\n"
+     "    if view.grant is None or view.now_ms"),
     ("unknown units pass", "if attempt.rules.registered_units and view.unit is None:", "if False:"),
     ("every unit must be registered", "attempt.rules.registered_units and ", ""),
     ("closed units pass", "if view.unit is UnitState.CLOSED:", "if False:"),
