@@ -102,7 +102,7 @@ def add_up(attempts: Iterable[Outcome | None]) -> Outcome | None:
     return Outcome.UNKNOWN if Outcome.UNKNOWN in seen else last
 
 
-def settled_attempt(known: Outcome | None, answer: Outcome, *, by_operator: bool) -> Outcome | None:
+def settled_attempt(known: Outcome | None, answer: Outcome, *, decided: bool) -> Outcome | None:
     """Return the attempt's outcome after its own answer came in, or None to keep `known`.
 
     An attempt in flight or unknown takes its answer. One that an operator decided changes
@@ -111,7 +111,7 @@ def settled_attempt(known: Outcome | None, answer: Outcome, *, by_operator: bool
     """
     if known in (None, Outcome.UNKNOWN):
         return answer
-    if by_operator and known in FREE_AGAIN and answer is Outcome.CONFIRMED:
+    if decided and known in FREE_AGAIN and answer is Outcome.CONFIRMED:
         return Outcome.CONFIRMED
     return None
 

@@ -301,7 +301,7 @@ class Batch:
                 a.status,
                 a.ended_at_ms,
                 a.open,
-                a.by_operator,
+                a.decided,
                 a.outcome in (None, Outcome.UNKNOWN),
                 a.answer_seq,
             )
@@ -310,7 +310,7 @@ class Batch:
         self._update(
             "UPDATE attempt SET outcome = v.column3, reason = coalesce(v.column4, reason), "
             "status = coalesce(v.column5, status), ended_at_ms = v.column6, open = v.column7, "
-            "by_operator = v.column8, "
+            "decided = v.column8, "
             "request_head = CASE WHEN v.column9 THEN request_head END, "
             "request_body = CASE WHEN v.column9 THEN request_body END, "
             "request_file = CASE WHEN v.column9 THEN request_file END, "

@@ -243,7 +243,7 @@ def _write_intent(batch: Batch, proposal: Proposal, effect: EffectRow, n: int) -
         term=attempt.term if attempt else 0,
         outcome=None,
         open=True,
-        by_operator=False,
+        decided=False,
         deadline_at_ms=deadline,
         seal_at_ms=deadline + proposal.settle_ms,
         instance=batch.instance,
@@ -320,9 +320,9 @@ class Settling:
         attempt = effect.tries.get(given.n) if effect else None
         if effect is None or attempt is None:
             raise InvariantError(f"attempt {given.n} of effect {given.effect_id} is not on record")
-        again = attempt.outcome is given.outcome and not attempt.by_operator
+        again = attempt.outcome is given.outcome and not attempt.decided
         late = attempt.outcome is not None and not again
-        outcome = settled_attempt(attempt.outcome, given.outcome, by_operator=attempt.by_operator)
+        outcome = settled_attempt(attempt.outcome, given.outcome, decided=attempt.decided)
         own_answer = given.outcome is not Outcome.UNKNOWN
         if outcome is not None or (own_answer and attempt.open):
             self._write(batch, effect, attempt, outcome)

@@ -119,7 +119,7 @@ class Reader:
         found = await self._all(
             "SELECT coalesce(sum(outcome = 'unknown'), 0), "
             "min(CASE WHEN outcome = 'unknown' THEN created_at_ms END), "
-            "coalesce(sum(outcome IS NULL), 0), coalesce(sum(by_operator), 0) "
+            "coalesce(sum(outcome IS NULL), 0), coalesce(sum(decided), 0) "
             "FROM attempt WHERE open = 1",
             [],
         )

@@ -40,7 +40,7 @@ class AttemptRow:
     term: int
     outcome: Outcome | None
     open: bool
-    by_operator: bool
+    decided: bool
     deadline_at_ms: int
     seal_at_ms: int
     instance: str
@@ -120,7 +120,7 @@ _EFFECT_COLUMNS: Final = (
     "e.attempts, e.rejected, e.version, e.abandoned, e.resolved_by, e.resource, e.settled_at_ms"
 )
 _TRY_COLUMNS: Final = (
-    "a.n, a.term, a.outcome, a.open, a.by_operator, a.deadline_at_ms, a.seal_at_ms, a.instance, "
+    "a.n, a.term, a.outcome, a.open, a.decided, a.deadline_at_ms, a.seal_at_ms, a.instance, "
     "a.fp_version, hex(a.fp_raw), hex(a.fp_canonical), a.ended_at_ms"
 )
 _MAX_LISTED: Final = 5000
@@ -307,7 +307,7 @@ def _try(row: Sequence[Any]) -> AttemptRow:
         term=row[1],
         outcome=Outcome(row[2]) if row[2] else None,
         open=bool(row[3]),
-        by_operator=bool(row[4]),
+        decided=bool(row[4]),
         deadline_at_ms=row[5],
         seal_at_ms=row[6],
         instance=row[7],

@@ -66,7 +66,7 @@ def strand(db: sqlite3.Connection, now_ms: int, instance: str) -> int:
         batch.flush()
     # A decided attempt past its seal holds nobody back any more.
     db.execute(
-        "UPDATE attempt SET open = 0 WHERE open = 1 AND by_operator = 1 AND seal_at_ms <= ?",
+        "UPDATE attempt SET open = 0 WHERE open = 1 AND decided = 1 AND seal_at_ms <= ?",
         (now_ms,),
     )
     return len(ids)
@@ -91,7 +91,7 @@ def resolve(
         for attempt in effect.tries.values():
             if attempt.outcome is Outcome.UNKNOWN:
                 attempt.outcome = given.outcome
-                attempt.by_operator = True
+                attempt.decided = True
                 attempt.reason = "operator"
                 attempt.ended_at_ms = now_ms
                 attempt.open = now_ms < attempt.seal_at_ms

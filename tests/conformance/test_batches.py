@@ -23,7 +23,7 @@ TABLES = {
     "effect": "*",
     "attempt": "effect_id, n, function, scope_unit, destination, covers, term, holder, "
     "fp_raw, created_at_ms, deadline_at_ms, seal_at_ms, ended_at_ms, outcome, reason, status, "
-    "open, by_operator, request_head, request_body",
+    "open, decided, request_head, request_body",
     "answer": "*",
     "refusal": "*",
     "transition": "*",

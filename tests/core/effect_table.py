@@ -39,12 +39,12 @@ def every_sum() -> Iterator[tuple[tuple[str | None, ...], str | None]]:
 
 def every_answer() -> Iterator[tuple[str | None, str, bool, str | None]]:
     """(known, answer, by operator, what it becomes or None to keep what is known)."""
-    for known, answer, by_operator in product(WORDS, WORDS[1:], (False, True)):
+    for known, answer, decided in product(WORDS, WORDS[1:], (False, True)):
         becomes = answer if known in (None, "unknown") else None
-        if by_operator and answer == "confirmed" and known in ("rejected", "no-effect"):
+        if decided and answer == "confirmed" and known in ("rejected", "no-effect"):
             becomes = "confirmed"  # late truth over a person's word
         assert answer is not None
-        yield known, answer, by_operator, becomes
+        yield known, answer, decided, becomes
 
 
 UNSEALED: list[tuple[tuple[int, ...], int | None]] = [  # seals, and the one waited for, at 100
@@ -67,10 +67,10 @@ def mistakes(effect: ModuleType) -> list[str]:
         said = effect.add_up(iter([word(one) for one in attempts]))
         if said != word(total):
             found.append(f"{attempts} add up to {total}, not {said}")
-    for known, answer, by_operator, becomes in every_answer():
-        said = effect.settled_attempt(word(known), word(answer), by_operator=by_operator)
+    for known, answer, decided, becomes in every_answer():
+        said = effect.settled_attempt(word(known), word(answer), decided=decided)
         if said != word(becomes):
-            found.append(f"{known} ({by_operator=}) and {answer} make {becomes}, not {said}")
+            found.append(f"{known} ({decided=}) and {answer} make {becomes}, not {said}")
     for seals, expected in UNSEALED:
         one = effect.unsealed([effect.OpenAttempt("e", 1, 1, 0, seal) for seal in seals], 100)
         if (one and one.seal_at_ms) != expected:

@@ -44,8 +44,8 @@ def test_an_unknown_attempt_is_hidden_by_no_later_refusal():
 
 def test_nothing_argues_away_that_it_happened():
     for answer in Outcome:
-        for by_operator in (False, True):
-            assert settled_attempt(Outcome.CONFIRMED, answer, by_operator=by_operator) is None
+        for decided in (False, True):
+            assert settled_attempt(Outcome.CONFIRMED, answer, decided=decided) is None
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ EFFECT = [
      "    if Outcome.UNKNOWN in seen:\n        return Outcome.UNKNOWN\n    if None in seen:"),
     ("unknown is forgotten", "Outcome.UNKNOWN if Outcome.UNKNOWN in seen else last", "last"),
     ("an unknown attempt keeps", "if known in (None, Outcome.UNKNOWN):", "if known is None:"),
-    ("an operator's word is final", "if by_operator and", "if False and"),
-    ("an answer is taken back", "if by_operator and", "if"),
+    ("an operator's word is final", "if decided and", "if False and"),
+    ("an answer is taken back", "if decided and", "if"),
     ("any late answer changes an operator's word", " and answer is Outcome.CONFIRMED:",
      ":\n        return answer\n    if False:"),
 ]  # fmt: skip

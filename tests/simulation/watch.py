@@ -17,7 +17,7 @@ OPEN = (None, Outcome.UNKNOWN)
 class AttemptSeen:
     term: int
     outcome: Outcome | None
-    by_operator: bool
+    decided: bool
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Watch:
             attempts={
                 (row[0], row[1]): AttemptSeen(row[2], _outcome(row[3]), bool(row[4]))
                 for row in db.execute(
-                    "SELECT effect_id, n, term, outcome, by_operator FROM attempt"
+                    "SELECT effect_id, n, term, outcome, decided FROM attempt"
                 )
             },
             answers=db.execute("SELECT count(*) FROM answer").fetchone()[0],
@@ -96,7 +96,7 @@ class Watch:
             hold("I8", name in now.attempts, f"attempt {name} is gone")
             became = now.attempts[name]
             corrected = (
-                was.by_operator
+                was.decided
                 and was.outcome is Outcome.NO_EFFECT
                 and became.outcome is Outcome.CONFIRMED
             )
