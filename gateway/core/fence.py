@@ -103,6 +103,8 @@ class Attempt:
     on_duplicate: OnDuplicate = OnDuplicate.REPLAY
     max_attempts: int = 20
     item: str | None = None
+    resend: bool = False
+    """Sent again by the gateway itself, because the route's guard allows it after "unknown"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,7 @@ def _spent_key(attempt: Attempt, prior: PriorEffect | None) -> Refusal | PriorEf
     if prior.outcome is None:
         return Refusal.IN_FLIGHT
     if prior.outcome is Outcome.UNKNOWN:
-        return Refusal.OUTCOME_UNKNOWN
+        return None if attempt.resend else Refusal.OUTCOME_UNKNOWN
     return Refusal.DUPLICATE if attempt.on_duplicate is OnDuplicate.REJECT else prior
 
 

@@ -88,6 +88,7 @@ class Batch:
         self.journal = self._journal.note
         self.count_refusal = self._journal.count_refusal
         self.add_handover = self._journal.add_handover
+        self._superseded: set[str] = set()
         self.units: dict[Scope, UnitState | None] = {}
         self.book = LeaseBook(db, now_ms, self._recent.leadership)
 
@@ -197,6 +198,8 @@ class Batch:
             item,
         )
         self._add_open(effect.scope, row_open)
+        thing = (effect.destination, effect.covers)
+        self._superseded |= self._recent.things.touch(self.db, thing, effect.id)
 
     def change_effect(self, effect: EffectRow) -> None:
         effect.version += 1
@@ -206,6 +209,8 @@ class Batch:
         self._changed_attempts[effect.id, attempt.n] = attempt
         if not attempt.open:
             self.open.get(effect.scope, {}).pop((effect.id, attempt.n), None)
+            if not any(one.open for one in effect.tries.values()):
+                self._recent.things.leave((effect.destination, effect.covers), effect.id)
 
     def change_scope(self, scope: ScopeRow) -> None:
         self._changed_scopes[scope.scope] = scope
@@ -256,6 +261,7 @@ class Batch:
         self._write_attempts([*self._changed_attempts.items()])
         rows.insert(self.db, _INSERT_ANSWER, self._answers)
         self._write_scopes()
+        self._write_superseded()
         self._journal.flush()
         self.book.flush()
         self._new_effects.clear()
@@ -330,6 +336,17 @@ class Batch:
             changed = self.db.execute(text.format(listed), parameters).rowcount
         if changed != len(flat):
             raise InvariantError(f"{changed} of {len(flat)} rows were there for {text[:14]}")
+
+    def _write_superseded(self) -> None:
+        """Note whose things have been written to since. They need not be loaded here."""
+        if self._superseded:
+            ids = orjson.dumps(sorted(self._superseded)).decode()
+            self.db.execute(
+                "UPDATE effect SET superseded = 1 "
+                "WHERE id IN (SELECT value FROM json_each(?)) AND superseded = 0",
+                (ids,),
+            )
+            self._superseded.clear()
 
     def _write_scopes(self) -> None:
         if not self._changed_scopes:

@@ -11,12 +11,15 @@ from functools import partial
 from pathlib import Path
 
 from gateway.clock import Clock
+from gateway.core.effect import Outcome
 from gateway.core.errors import StoreError
 from gateway.core.ids import Scope
 from gateway.core.lease import Ask
 from gateway.store import upkeep
 from gateway.store.bell import Bell
 from gateway.store.candidates import Reporting, Withdrawing
+from gateway.store.case_records import Act, CaseRecord, NotActed, OpenedProbe, Opening
+from gateway.store.cases import Acting, Escalating, OpeningCase
 from gateway.store.clock import StoreClock
 from gateway.store.connect import FileLock, SameFile, open_database, private_folder
 from gateway.store.lapses import LOOK_MS, Lapsed, lapse, next_look_ms
@@ -36,6 +39,7 @@ from gateway.store.leases import (
 )
 from gateway.store.migrate import migrate
 from gateway.store.operations import Admission, Settling, StreamEnd
+from gateway.store.probes import ClosingProbe, Concluding, OpeningProbe, PuttingOff
 from gateway.store.queries import Reader
 from gateway.store.records import Proposal, Resolution, Ruling, Settled, Settlement, Unresolved
 from gateway.store.upkeep import Forgotten, Identity, Kept
@@ -202,6 +206,46 @@ class Ledger:
         answer: WorkAnswer = await self._writer.submit(verb)
         return answer
 
+    # -- reconciliation and exceptions
+
+    async def open_probe(self, effect_id: str, version: int) -> OpenedProbe | None:
+        """Write down that the destination is asked about an effect; None if it may not be."""
+        opened: OpenedProbe | None = await self._writer.submit(OpeningProbe(effect_id, version))
+        return opened
+
+    async def close_probe(self, closing: ClosingProbe) -> Outcome | None:
+        """Write down what a probe found; return the effect's outcome after it."""
+        outcome: Outcome | None = await self._writer.submit(closing)
+        return outcome
+
+    async def conclude(self, concluding: Concluding) -> bool:
+        """Settle an effect as not having happened, if all that this rests on still stands."""
+        taken: bool = await self._writer.submit(concluding)
+        return taken
+
+    async def put_off(self, effect_id: str, due_in_ms: int, note: str) -> None:
+        await self._writer.submit(PuttingOff(effect_id, due_in_ms, note))
+
+    async def open_case(self, opening: Opening) -> CaseRecord:
+        """Open an exception; the one that is open already for its effect, if there is one."""
+        case: CaseRecord = await self._writer.submit(OpeningCase(opening))
+        return case
+
+    async def act(self, act: Act, effect_id: str | None) -> NotActed | None:
+        """Take a person's act on an exception, or say why it is not taken."""
+        refusal: NotActed | None = await self._writer.submit(Acting(act, effect_id))
+        return refusal
+
+    async def escalate(self) -> list[CaseRecord]:
+        """Write down which exceptions are newly overdue."""
+        overdue: list[CaseRecord] = await self._writer.submit(Escalating())
+        return overdue
+
+    async def alert_sent(self, seq: int, error: str | None, again_in_ms: int) -> None:
+        """Note how sending an alert went: delivered, or to be sent again."""
+        turn = partial(upkeep.alert_sent, seq=seq, error=error, again_in_ms=again_in_ms)
+        await self._writer.run(turn, forgets=False)
+
     # -- the control plane
 
     async def resolve(self, resolution: Resolution) -> Unresolved | None:
@@ -221,7 +265,7 @@ class Ledger:
         return await self._writer.run(partial(upkeep.strand, instance=self.instance))
 
     async def beat(self) -> None:
-        await self._writer.run(partial(upkeep.beat, instance=self.instance))
+        await self._writer.run(partial(upkeep.beat, instance=self.instance), forgets=False)
 
     async def forget(self, kept: Kept) -> Forgotten:
         return await self._writer.run(partial(upkeep.forget, kept=kept))

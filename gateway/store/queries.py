@@ -16,7 +16,14 @@ from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.errors import StoreError
 from gateway.core.ids import Scope
 from gateway.core.work import ItemState
-from gateway.store import lease_queries, work_queries
+from gateway.store import case_queries, lease_queries, work_queries
+from gateway.store.case_records import (
+    AlertRecord,
+    CaseFilter,
+    CaseRecord,
+    ProbeRecord,
+    UnknownEffect,
+)
 from gateway.store.connect import read_only_uri
 from gateway.store.lease_records import (
     CandidateRecord,
@@ -147,6 +154,30 @@ class Reader:
         self, unit: str, *, state: ItemState | None = None, after: int = -1, limit: int = 500
     ) -> list[tuple[int, ItemRecord]]:
         return await work_queries.items(self._all, unit, state=state, after=after, limit=limit)
+
+    async def due(self, now_ms: int, limit: int) -> list[str]:
+        return await case_queries.due(self._all, now_ms, limit)
+
+    async def unknown_effect(self, effect_id: str) -> UnknownEffect | None:
+        return await case_queries.unknown_effect(self._all, effect_id)
+
+    async def probes(self, effect_id: str) -> list[ProbeRecord]:
+        return await case_queries.probes(self._all, effect_id)
+
+    async def policy_text(self, digest: str) -> tuple[str, str | None] | None:
+        return await case_queries.policy_text(self._all, digest)
+
+    async def cases(self, wanted: CaseFilter) -> list[CaseRecord]:
+        return await case_queries.cases(self._all, wanted)
+
+    async def case(self, case_id: str) -> CaseRecord | None:
+        return await case_queries.case(self._all, case_id)
+
+    async def open_case_of(self, effect_ids: Sequence[str]) -> dict[str, str]:
+        return await case_queries.open_case_of(self._all, effect_ids)
+
+    async def alerts_due(self, now_ms: int, limit: int) -> list[AlertRecord]:
+        return await case_queries.alerts_due(self._all, now_ms, limit)
 
     async def _attempts(self, ids: Sequence[str]) -> dict[str, list[AttemptRecord]]:
         marks = ",".join("?" * len(ids))

@@ -14,9 +14,41 @@ from typing import Final
 
 from gateway.core.ids import Scope
 from gateway.store.lease_rows import LeaseMemory
-from gateway.store.rows import EffectRow, ScopeRow
+from gateway.store.rows import COVERS_ALL, EffectRow, ScopeRow
 
 SCOPES_MAX: Final = 4096
+
+
+class Things:
+    """Which effects have an open attempt at which thing (destination and `covers`)."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, str], set[str]] | None = None
+
+    def touch(self, db: sqlite3.Connection, thing: tuple[str, str], effect_id: str) -> set[str]:
+        """Note an open attempt at `thing`; return the other effects that have one."""
+        if self._of is None:
+            self._of = {}
+            for other, destination, covers in db.execute(
+                "SELECT effect_id, destination, covers FROM attempt INDEXED BY attempt_open "
+                "WHERE open = 1"
+            ):
+                self._of.setdefault((destination, covers), set()).add(other)
+        here = self._of.setdefault(thing, set())
+        everywhere = self._of.get((thing[0], COVERS_ALL), set())
+        others = (here | everywhere) - {effect_id} if len(here) or everywhere else set()
+        here.add(effect_id)
+        return others
+
+    def leave(self, thing: tuple[str, str], effect_id: str) -> None:
+        here = self._of.get(thing) if self._of is not None else None
+        if here is not None and self._of is not None:
+            here.discard(effect_id)
+            if not here:
+                del self._of[thing]
+
+    def forget(self) -> None:
+        self._of = None
 
 
 class Recent:
@@ -26,6 +58,7 @@ class Recent:
         self.effects: dict[str, EffectRow] = {}
         self.scopes: dict[Scope, ScopeRow] = {}
         self.leadership = LeaseMemory()
+        self.things = Things()
         self._last_answer_seq: int | None = None
 
     def next_answer_seq(self, db: sqlite3.Connection) -> int:
@@ -53,4 +86,5 @@ class Recent:
         self.effects.clear()
         self.scopes.clear()
         self.leadership.forget()
+        self.things.forget()
         self._last_answer_seq = None

@@ -17,6 +17,7 @@ from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.ids import Scope
 from gateway.store import rows
 from gateway.store.batch import STRANDED_AFTER_MS, Batch
+from gateway.store.deciding import decide_effect
 from gateway.store.records import Resolution, Unresolved
 
 _SWEEP: Final = 500
@@ -88,26 +89,10 @@ def resolve(
     batch.strand(effect)
     refusal = _unresolvable(effect, now_ms, given)
     if refusal is None:
-        for attempt in effect.tries.values():
-            if attempt.outcome is Outcome.UNKNOWN:
-                attempt.outcome = given.outcome
-                attempt.decided = True
-                attempt.reason = "operator"
-                attempt.ended_at_ms = now_ms
-                attempt.open = now_ms < attempt.seal_at_ms
-                batch.change_attempt(effect, attempt)
-        effect.recount()
-        effect.resolved_by = ResolvedBy.OPERATOR.value
-        effect.settled_at_ms = now_ms
-        batch.change_effect(effect)
-        batch.journal(
-            "effect-resolved",
-            effect.scope,
-            effect_id=effect.id,
-            principal=given.principal,
-            reason=given.reason,
-            detail={"as": given.outcome.value},
-        )
+        decide_effect(
+            batch, effect, given.outcome, ResolvedBy.OPERATOR,
+            principal=given.principal, reason=given.reason,
+        )  # fmt: skip
     batch.flush()
     return refusal
 
@@ -276,6 +261,16 @@ def _expire_answers(
         (str(through),),
     )
     return (done, through), len(found) >= limit
+
+
+def alert_sent(
+    db: sqlite3.Connection, now_ms: int, *, seq: int, error: str | None, again_in_ms: int
+) -> None:
+    db.execute(
+        "UPDATE alert SET tries = tries + 1, last_error = ?, next_at_ms = ?, "
+        "delivered_at_ms = CASE WHEN ? IS NULL THEN ? END WHERE seq = ?",
+        (error, now_ms + again_in_ms, error, now_ms, seq),
+    )
 
 
 def journal(

@@ -54,6 +54,7 @@ class _Job:
 
     operation: Operation | None
     solo: Callable[[sqlite3.Connection, int], Any] | None
+    forgets: bool
     future: asyncio.Future[Any]
     queued_s: float
 
@@ -108,16 +109,21 @@ class Writer:
         """Queue an operation; the future ends after the commit that holds its result."""
         return self._queue(operation, None)
 
-    def run(self, solo: Callable[[sqlite3.Connection, int], T]) -> asyncio.Future[T]:
-        """Run `solo(db, now_ms)` in a transaction of its own."""
-        return self._queue(None, solo)
+    def run(
+        self, solo: Callable[[sqlite3.Connection, int], T], *, forgets: bool = True
+    ) -> asyncio.Future[T]:
+        """Run `solo(db, now_ms)` in a transaction of its own. `forgets` False says that it
+        touches nothing that batches keep in memory."""
+        return self._queue(None, solo, forgets)
 
-    def _queue(self, operation: Operation | None, solo: Any) -> asyncio.Future[Any]:
+    def _queue(
+        self, operation: Operation | None, solo: Any, forgets: bool = False
+    ) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._closed:
             future.set_exception(LedgerUnavailable("the ledger is closed"))
             return future
-        self._waiting.append(_Job(operation, solo, future, time.perf_counter()))
+        self._waiting.append(_Job(operation, solo, forgets, future, time.perf_counter()))
         if not self._busy:
             self._release()
         return future
@@ -201,7 +207,8 @@ class Writer:
         solo = jobs[0].solo
         self._batch = None
         if solo is not None:
-            self._recent.forget()
+            if jobs[0].forgets:
+                self._recent.forget()
             results = [solo(db, now_ms)]
         else:
             operations = [job.operation for job in jobs if job.operation is not None]

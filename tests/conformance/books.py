@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from gateway.clock import ManualClock
+from gateway.core.candidates import Eligibility
 from gateway.core.effect import Fingerprint, Outcome
 from gateway.core.fence import (
     Admit,
     Attempt,
+    Authority,
     FunctionRules,
     OnDuplicate,
     Refuse,
@@ -22,6 +24,17 @@ from gateway.core.fence import (
     Wait,
 )
 from gateway.core.ids import EffectKey, Scope
+from gateway.core.lease import Ask, Granted, Lease, LeaseRules, Turned
+from gateway.store.lapses import Lapsed
+from gateway.store.lease_records import (
+    CandidateRecord,
+    CandidateReport,
+    FunctionTerms,
+    LeaseAnswer,
+    LeaseRecord,
+    TransitionFilter,
+    TransitionRecord,
+)
 from gateway.store.ledger import Ledger
 from gateway.store.records import (
     AnswerState,
@@ -38,6 +51,10 @@ from gateway.store.records import (
 TIMEOUT_MS = 5_000
 SETTLE_MS = 2_000
 SEAL_MS = TIMEOUT_MS + SETTLE_MS
+
+RULES = LeaseRules()
+TERMS = FunctionTerms(rules=RULES, eligible=Eligibility(), owner="ops-comercial")
+LEASED = FunctionRules(authority=Authority.LEASE)
 
 
 class BootClock(ManualClock):
@@ -133,6 +150,25 @@ def verdict(ruling: Ruling) -> str:
             return "admit" if ruling.n is not None else "would-admit"
         case _:
             return "observed"
+
+
+def came_to(answer: LeaseAnswer) -> str:
+    """Return in a few words what a verb of leadership came to."""
+    if isinstance(answer.answer, Turned):
+        return answer.answer.reason.value
+    lease = answer.answer.lease
+    return f"{type(answer.answer).__name__.lower()} {lease.term} of {lease.holder}"
+
+
+def by(lease: Lease) -> dict[str, Any]:
+    """Return how whoever holds `lease` says so in a proposal."""
+    return {"term": lease.term, "holder": lease.holder, "rules": LEASED}
+
+
+def worker_of(holder: str, term: int = 0, **more: Any) -> Ask:
+    """Return the ask of a holder, whose principal goes by its worker's name."""
+    fields: dict[str, Any] = {"principal": holder.partition("#")[0]}
+    return Ask(holder=holder, term=term, **(fields | more))
 
 
 class Watcher:
@@ -239,3 +275,67 @@ class Books:
             "SELECT highest_term, holder FROM scope WHERE function = ? AND unit = ?", function, unit
         )
         return found[0] if found else None
+
+    # -- leadership
+
+    async def acquire(
+        self,
+        holder: str,
+        *,
+        unit: str = "",
+        supersede: bool = False,
+        report: CandidateReport | None = None,
+        terms: FunctionTerms = TERMS,
+        **more: Any,
+    ) -> LeaseAnswer:
+        return await self.ledger.acquire(
+            Scope("report", unit),
+            worker_of(holder, **more),
+            supersede=supersede,
+            report=report,
+            terms=terms,
+        )
+
+    async def leads(self, holder: str, **more: Any) -> Lease:
+        """Acquire a lease that must be granted; return it."""
+        answer = await self.acquire(holder, **more)
+        assert isinstance(answer.answer, Granted), came_to(answer)
+        return answer.answer.lease
+
+    async def renew(self, holder: str, term: int, unit: str = "", **more: Any) -> LeaseAnswer:
+        return await self.ledger.renew(
+            Scope("report", unit), worker_of(holder, term, **more), TERMS
+        )
+
+    async def release(self, holder: str, term: int, unit: str = "", **more: Any) -> LeaseAnswer:
+        return await self.ledger.release(
+            Scope("report", unit), worker_of(holder, term, **more), TERMS
+        )
+
+    async def step_down(
+        self, holder: str, term: int, drain_ms: int = 10_000, unit: str = "", **more: Any
+    ) -> LeaseAnswer:
+        ask = worker_of(holder, term, **more)
+        return await self.ledger.step_down(Scope("report", unit), ask, drain_ms, TERMS)
+
+    async def hand_off(
+        self, holder: str, term: int, to: str, unit: str = "", **more: Any
+    ) -> LeaseAnswer:
+        ask = worker_of(holder, term, **more)
+        return await self.ledger.hand_off(Scope("report", unit), ask, to, TERMS)
+
+    async def report(self, holder: str, principal: str = "", **more: Any) -> CandidateRecord:
+        name = principal or holder.partition("#")[0]
+        return await self.ledger.report("report", holder, name, CandidateReport(**more))
+
+    async def lapse(self, terms: FunctionTerms = TERMS) -> list[Lapsed]:
+        return await self.ledger.lapse({"report": terms})
+
+    async def lease(self, unit: str = "") -> LeaseRecord:
+        """Return a scope's leadership as it is on disk."""
+        reader = await self.ledger.reader()
+        return await reader.lease(Scope("report", unit), self.ledger.clock.now_ms())
+
+    async def transitions(self, kind: str | None = None) -> list[TransitionRecord]:
+        found = await (await self.ledger.reader()).transitions(TransitionFilter(limit=1000))
+        return [one for one in found if kind in (None, one.kind)]

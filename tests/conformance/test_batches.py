@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gateway.core.effect import Outcome
 from gateway.core.errors import InvariantError
 from gateway.core.fence import OnDuplicate
-from tests.conformance.books import Books, answer, proposal, settlement, unfenced
+from tests.conformance.books import LEASED, Books, answer, proposal, settlement, unfenced
 from tests.simulation.chance import SEED, count, long_run, seeded
 
 TABLES = {
@@ -27,6 +27,9 @@ TABLES = {
     "answer": "*",
     "refusal": "*",
     "transition": "*",
+    "lease": "*",
+    "candidate": "*",
+    "lease_loss": "*",
 }
 Step = tuple[str, Any]
 
@@ -46,6 +49,21 @@ admissions = st.fixed_dictionaries(
         "max_attempts": st.just(1),
     },
 )
+leaders = st.sampled_from(["ana#1", "ana#2", "bo#1"])
+led = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from(["k-1", "k-2", "k-3"]),
+        "term": st.integers(1, 3),
+        "holder": leaders,
+        "covers": st.sampled_from(["a", "b"]),
+        "rules": st.just(LEASED),
+    }
+)
+verbs = st.tuples(
+    st.sampled_from(["acquire", "supersede", "renew", "release", "step_down", "hand_off"]),
+    leaders,
+    st.integers(1, 3),
+)
 settlements = st.tuples(
     st.integers(1, 12), st.integers(1, 2), st.sampled_from(list(Outcome)), st.booleans()
 )
@@ -54,6 +72,15 @@ steps = st.one_of(
     st.tuples(st.just("admit"), admissions),
     st.tuples(st.just("settle"), settlements),
     st.tuples(st.just("unfenced"), st.none()),
+)
+lease_steps = st.one_of(
+    st.tuples(st.just("lease"), verbs),
+    st.tuples(st.just("lease"), verbs),
+    st.tuples(st.just("admit"), led),
+    st.tuples(st.just("admit"), led),
+    st.tuples(st.just("settle"), settlements),
+    st.tuples(st.just("report"), leaders),
+    st.tuples(st.just("withdraw"), leaders),
 )
 
 
@@ -70,10 +97,29 @@ def work(books: Books, at: int, step: Step) -> Any:
             return books.ledger.admit(proposal(f"e-{at:02}", **how))
         case "unfenced":
             return books.ledger.admit(unfenced(f"e-{at:02}"))
+        case "report":
+            return books.report(how, priority=at % 2)
+        case "withdraw":
+            return books.ledger.withdraw("report", how, how.partition("#")[0])
+        case "lease":
+            return lead(books, *how)
         case _:
             which, n, outcome, streamed = how
             kept = answer(None if streamed else b"x", state="streamed" if streamed else "complete")
             return books.ledger.settle(settlement(f"e-{which:02}", outcome, n, answer=kept))
+
+
+def lead(books: Books, verb: str, holder: str, term: int) -> Any:
+    """Return the coroutine of a verb of leadership."""
+    match verb:
+        case "acquire" | "supersede":
+            return books.acquire(holder, supersede=verb == "supersede")
+        case "step_down":
+            return books.step_down(holder, term, drain_ms=3_000)
+        case "hand_off":
+            return books.hand_off(holder, term, "bo")
+        case _:
+            return getattr(books, verb)(holder, term)
 
 
 async def one_by_one(books: Books, todo: list[tuple[int, Step]]) -> list[Any]:
@@ -125,6 +171,19 @@ async def play(history: list[Step], batch: list[Step], pause_ms: int) -> None:
 )
 @long_run(count(40, 1500))
 def test_a_batch_does_what_its_operations_would_do_one_by_one(
+    history: list[Step], batch: list[Step], pause_ms: int
+):
+    asyncio.run(play(history, batch, pause_ms))
+
+
+@seeded
+@given(
+    st.lists(lease_steps, max_size=8),
+    st.lists(lease_steps, min_size=2, max_size=16),
+    st.sampled_from([0, 0, 3_000, 5_000, 19_999, 20_000, 33_000]),
+)
+@long_run(count(40, 1500))
+def test_a_batch_leads_as_its_verbs_would_do_one_by_one(
     history: list[Step], batch: list[Step], pause_ms: int
 ):
     asyncio.run(play(history, batch, pause_ms))

@@ -52,7 +52,7 @@ FENCE = [
      "    if prior.outcome is None:\n        return Refusal.IN_FLIGHT\n"
      "    if not prior.fingerprint.same_request(attempt.fingerprint):"),
     ("in flight is admitted again", "return Refusal.IN_FLIGHT", "return None"),
-    ("unknown is admitted again", "return Refusal.OUTCOME_UNKNOWN", "return None"),
+    ("unknown is admitted again", "else Refusal.OUTCOME_UNKNOWN", "else None"),
     ("abandoned is admitted again", "return Refusal.EFFECT_ABANDONED", "return None"),
     ("abandoned is unknown", "if prior.abandoned:", "if False:"),
     ("confirmed is admitted again", "attempt.on_duplicate is OnDuplicate.REJECT else prior",

@@ -125,3 +125,7 @@ CREATE TABLE alert (
 ) STRICT;
 
 CREATE INDEX alert_waiting ON alert (next_at_ms) WHERE delivered_at_ms IS NULL;
+
+-- Whether another write to the same thing was admitted since the effect's first attempt: its
+-- mark may have been overwritten, so that not finding it proves nothing.
+ALTER TABLE effect ADD COLUMN superseded INTEGER NOT NULL DEFAULT 0;

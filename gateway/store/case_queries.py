@@ -1,0 +1,177 @@
+"""Reading about unknown effects, exceptions and alerts, beside the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from gateway.core.effect import Outcome
+from gateway.core.ids import Scope
+from gateway.store.case_records import (
+    AlertRecord,
+    CaseFilter,
+    CaseRecord,
+    ProbeRecord,
+    UnknownAttempt,
+    UnknownEffect,
+    Verdict,
+)
+from gateway.store.cases import CASE_COLUMNS, case_record
+from gateway.store.lease_queries import Rows
+
+_DUE: Final = (
+    "SELECT DISTINCT e.id FROM attempt a JOIN effect e ON e.id = a.effect_id "
+    "LEFT JOIN reconciliation r ON r.effect_id = e.id "
+    "WHERE a.open = 1 AND e.outcome = 'unknown' AND e.abandoned = 0 AND e.key IS NOT NULL "
+    "AND coalesce(r.next_at_ms, 0) <= ? AND NOT EXISTS (SELECT 1 FROM exception_case c "
+    "WHERE c.effect_id = e.id AND c.closed_at_ms IS NULL) ORDER BY e.id LIMIT ?"
+)
+_UNKNOWN: Final = (
+    "SELECT e.id, e.version, e.function, e.scope_unit, e.destination, e.unit, e.key, e.item, "
+    "e.covers, e.superseded, a.route, a.policy_digest, a.method, a.target, "
+    "coalesce(a.sent_method, a.method), coalesce(a.sent_target, a.target), a.request_head, "
+    "a.request_body, a.request_file, a.fp_version, a.fp_raw, a.fp_canonical, "
+    "coalesce(s.highest_term, 0), s.holder, coalesce(r.failures, 0), coalesce(r.next_at_ms, 0) "
+    "FROM effect e JOIN attempt a ON a.effect_id = e.id AND a.n = e.attempts "
+    "LEFT JOIN scope s ON s.function = e.function AND s.unit = e.scope_unit "
+    "LEFT JOIN reconciliation r ON r.effect_id = e.id "
+    "WHERE e.id = ? AND e.outcome = 'unknown'"
+)
+
+
+async def due(rows: Rows, now_ms: int, limit: int) -> list[str]:
+    """Return unknown effects that it is time to look at, the oldest first."""
+    return [row[0] for row in await rows(_DUE, [now_ms, limit])]
+
+
+async def unknown_effect(rows: Rows, effect_id: str) -> UnknownEffect | None:
+    """Return an unknown effect with all that settling it takes; None if it is not unknown."""
+    found = await rows(_UNKNOWN, [effect_id])
+    if not found:
+        return None
+    row = found[0]
+    attempts = await rows(
+        "SELECT n, term, outcome, created_at_ms, deadline_at_ms, seal_at_ms, reason "
+        "FROM attempt WHERE effect_id = ? ORDER BY n",
+        [effect_id],
+    )
+    return UnknownEffect(
+        id=row[0],
+        version=row[1],
+        scope=Scope(row[2], row[3]),
+        destination=row[4],
+        unit=row[5],
+        key=row[6],
+        item=row[7],
+        covers=row[8],
+        superseded=bool(row[9]),
+        attempts=[_attempt(one) for one in attempts],
+        probes=await probes(rows, effect_id),
+        route=row[10],
+        policy_digest=row[11],
+        method=row[12],
+        target=row[13],
+        sent_method=row[14],
+        sent_target=row[15],
+        request_head=row[16],
+        request_body=row[17],
+        request_file=row[18],
+        fp_version=row[19],
+        fp_raw=row[20],
+        fp_canonical=row[21],
+        highest_term=row[22],
+        holder=row[23],
+        failures=row[24],
+        due_at_ms=row[25],
+    )
+
+
+async def probes(rows: Rows, effect_id: str) -> list[ProbeRecord]:
+    found = await rows(
+        "SELECT n, term, started_at_ms, ended_at_ms, verdict, status, evidence FROM probe "
+        "WHERE effect_id = ? ORDER BY n",
+        [effect_id],
+    )
+    return [
+        ProbeRecord(
+            n=row[0],
+            term=row[1],
+            started_at_ms=row[2],
+            ended_at_ms=row[3],
+            verdict=Verdict(row[4]) if row[4] else None,
+            status=row[5],
+            evidence=row[6],
+        )
+        for row in found
+    ]
+
+
+async def policy_text(rows: Rows, digest: str) -> tuple[str, str | None] | None:
+    """Return the name and the text of the policy that `digest` stands for."""
+    found = await rows("SELECT name, text FROM policy WHERE digest = ?", [digest])
+    return (found[0][0], found[0][1]) if found else None
+
+
+async def cases(rows: Rows, wanted: CaseFilter) -> list[CaseRecord]:
+    """Return exceptions, the oldest first."""
+    conditions = [f"closed_at_ms IS {'NOT ' if wanted.closed else ''}NULL"]
+    parameters: list[Any] = []
+    for column, value in (("function", wanted.function), ("unit", wanted.unit)):
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            parameters.append(value)
+    if wanted.only_functions is not None:
+        conditions.append(f"function IN ({','.join('?' * len(wanted.only_functions))})")
+        parameters += sorted(wanted.only_functions)
+    found = await rows(
+        f"SELECT {CASE_COLUMNS} FROM exception_case WHERE {' AND '.join(conditions)} "
+        "ORDER BY opened_at_ms, id LIMIT ?",
+        [*parameters, wanted.limit],
+    )
+    return [case_record(row) for row in found]
+
+
+async def case(rows: Rows, case_id: str) -> CaseRecord | None:
+    found = await rows(f"SELECT {CASE_COLUMNS} FROM exception_case WHERE id = ?", [case_id])
+    return case_record(found[0]) if found else None
+
+
+async def open_case_of(rows: Rows, effect_ids: Sequence[str]) -> dict[str, str]:
+    """Return which of the effects have an open exception, with its id."""
+    marks = ",".join("?" * len(effect_ids))
+    found = await rows(
+        "SELECT effect_id, id FROM exception_case WHERE closed_at_ms IS NULL "
+        f"AND effect_id IN ({marks})",
+        effect_ids,
+    )
+    return {row[0]: row[1] for row in found}
+
+
+async def alerts_due(rows: Rows, now_ms: int, limit: int) -> list[AlertRecord]:
+    """Return alerts that are to be sent now, in the order of their birth."""
+    found = await rows(
+        "SELECT seq, id, kind, body, made_at_ms, tries FROM alert "
+        "WHERE delivered_at_ms IS NULL AND next_at_ms <= ? ORDER BY seq LIMIT ?",
+        [now_ms, limit],
+    )
+    return [
+        AlertRecord(
+            seq=row[0], id=row[1], kind=row[2], body=orjson.loads(row[3]), made_at_ms=row[4],
+            tries=row[5],
+        )
+        for row in found
+    ]  # fmt: skip
+
+
+def _attempt(row: Sequence[Any]) -> UnknownAttempt:
+    return UnknownAttempt(
+        n=row[0],
+        term=row[1],
+        outcome=Outcome(row[2]) if row[2] else None,
+        created_at_ms=row[3],
+        deadline_at_ms=row[4],
+        seal_at_ms=row[5],
+        reason=row[6],
+    )

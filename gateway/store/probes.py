@@ -1,0 +1,168 @@
+"""The reconciler's verbs on a batch: open a probe, close it, conclude, put off.
+
+A probe is written down before it is asked, so that after a crash there is no question of which
+nobody knows whether it was asked. What it found counts by what stands in the ledger then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.core.effect import Outcome, ResolvedBy
+from gateway.store.batch import Batch, Wanted
+from gateway.store.case_records import OpenedProbe, Verdict
+from gateway.store.deciding import decide_effect
+
+RECONCILER: Final = "reconciler"
+"""The principal in whose name the gateway settles effects by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningProbe:
+    """Ask for leave to probe: one at a time for an effect, and only while it is unknown."""
+
+    effect_id: str
+    version: int
+
+    def wants(self, wanted: Wanted) -> None:
+        wanted.ids.add(self.effect_id)
+
+    def run(self, batch: Batch) -> OpenedProbe | None:
+        effect = batch.effects.get(self.effect_id)
+        if effect is None or effect.version != self.version:
+            return None
+        if effect.outcome is not Outcome.UNKNOWN:
+            return None
+        batch.flush()
+        db = batch.db
+        # Of an earlier run: nobody will close it, and what it would have found is not known.
+        db.execute(
+            "UPDATE probe SET ended_at_ms = ?, verdict = 'lost' "
+            "WHERE effect_id = ? AND ended_at_ms IS NULL AND instance <> ?",
+            (batch.now_ms, effect.id, batch.instance),
+        )
+        last, still_open = db.execute(
+            "SELECT coalesce(max(n), 0), coalesce(sum(ended_at_ms IS NULL), 0) "
+            "FROM probe WHERE effect_id = ?",
+            (effect.id,),
+        ).fetchone()
+        if still_open:
+            return None
+        term = batch.scopes[effect.scope].highest_term
+        db.execute(
+            "INSERT INTO probe (effect_id, n, term, instance, started_at_ms) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (effect.id, last + 1, term, batch.instance, batch.now_ms),
+        )
+        return OpenedProbe(n=last + 1, term=term, started_at_ms=batch.now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingProbe:
+    """Write down what a probe found. That it happened counts at once, whoever leads by now.
+
+    `resource` is JSON text of what was taken from the answer.
+    """
+
+    effect_id: str
+    n: int
+    verdict: Verdict
+    status: int | None
+    evidence: str
+    resource: str | None = None
+    due_in_ms: int = 0
+
+    def wants(self, wanted: Wanted) -> None:
+        wanted.ids.add(self.effect_id)
+
+    def run(self, batch: Batch) -> Outcome | None:
+        batch.flush()
+        batch.db.execute(
+            "UPDATE probe SET ended_at_ms = ?, verdict = ?, status = ?, evidence = ? "
+            "WHERE effect_id = ? AND n = ? AND ended_at_ms IS NULL",
+            (
+                batch.now_ms, self.verdict.value, self.status, self.evidence, self.effect_id,
+                self.n,
+            ),
+        )  # fmt: skip
+        failed = self.verdict is Verdict.ERROR
+        put_off(batch, self.effect_id, self.due_in_ms, failed=failed, note=self.verdict.value)
+        effect = batch.effects.get(self.effect_id)
+        if effect is None:
+            return None
+        if self.verdict is Verdict.FOUND and effect.outcome is Outcome.UNKNOWN:
+            if self.resource is not None:
+                effect.resource = self.resource
+            decide_effect(
+                batch, effect, Outcome.CONFIRMED, ResolvedBy.PROBE,
+                principal=RECONCILER, reason="found", detail={"probe": self.n},
+            )  # fmt: skip
+        return effect.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Concluding:
+    """Conclude from negative probes that an effect did not happen.
+
+    Taken only if all that it was concluded from still stands: the effect's version, the term
+    that the probes were opened under, the seals, and that nobody has written to the thing.
+    """
+
+    effect_id: str
+    version: int
+    term: int
+    probes: tuple[int, ...]
+    started_at_ms: int
+
+    def wants(self, wanted: Wanted) -> None:
+        wanted.ids.add(self.effect_id)
+
+    def run(self, batch: Batch) -> bool:
+        effect = batch.effects.get(self.effect_id)
+        if effect is None or effect.version != self.version:
+            return False
+        if effect.outcome is not Outcome.UNKNOWN:
+            return False
+        if batch.scopes[effect.scope].highest_term != self.term:
+            return False
+        unknown = [t for t in effect.tries.values() if t.outcome is Outcome.UNKNOWN]
+        if any(self.started_at_ms < attempt.seal_at_ms for attempt in unknown):
+            return False
+        batch.flush()
+        (superseded,) = batch.db.execute(
+            "SELECT superseded FROM effect WHERE id = ?", (effect.id,)
+        ).fetchone()
+        if superseded:
+            return False
+        decide_effect(
+            batch, effect, Outcome.NO_EFFECT, ResolvedBy.PROBE, principal=RECONCILER,
+            reason="missing", detail={"probes": self.probes, "started_at_ms": self.started_at_ms},
+        )  # fmt: skip
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class PuttingOff:
+    """Look at an effect again later."""
+
+    effect_id: str
+    due_in_ms: int
+    note: str
+
+    def wants(self, wanted: Wanted) -> None:
+        wanted.ids.add(self.effect_id)
+
+    def run(self, batch: Batch) -> None:
+        put_off(batch, self.effect_id, self.due_in_ms, failed=False, note=self.note)
+
+
+def put_off(batch: Batch, effect_id: str, due_in_ms: int, *, failed: bool, note: str) -> None:
+    """Note when an effect is looked at next. A failure is counted, anything else ends the row."""
+    batch.db.execute(
+        "INSERT INTO reconciliation (effect_id, next_at_ms, failures, note) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (effect_id) DO UPDATE SET next_at_ms = excluded.next_at_ms, "
+        "failures = CASE WHEN excluded.failures THEN failures + 1 ELSE 0 END, "
+        "note = excluded.note",
+        (effect_id, batch.now_ms + due_in_ms, int(failed), note),
+    )
