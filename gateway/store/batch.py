@@ -34,7 +34,8 @@ _INSERT_EFFECT: Final = (
 _INSERT_ATTEMPT: Final = (
     "INSERT INTO attempt (effect_id, n, function, scope_unit, destination, covers, term, holder, "
     "principal, instance, method, target, fp_version, fp_raw, fp_canonical, policy_digest, "
-    "created_at_ms, deadline_at_ms, seal_at_ms, request_head, request_body, request_file, item)"
+    "created_at_ms, deadline_at_ms, seal_at_ms, request_head, request_body, request_file, item, "
+    "route, sent_method, sent_target, sent_head, sent_body)"
 )
 _INSERT_ANSWER: Final = (
     "INSERT INTO answer (seq, effect_id, n, status, headers, body, body_sha256, body_bytes, "
@@ -320,6 +321,8 @@ class Batch:
             "request_head = CASE WHEN v.column9 THEN request_head END, "
             "request_body = CASE WHEN v.column9 THEN request_body END, "
             "request_file = CASE WHEN v.column9 THEN request_file END, "
+            "sent_head = CASE WHEN v.column9 THEN sent_head END, "
+            "sent_body = CASE WHEN v.column9 THEN sent_body END, "
             "answer_seq = coalesce(v.column10, answer_seq) "
             "FROM ({}) v WHERE attempt.effect_id = v.column1 AND attempt.n = v.column2",
             flat,

@@ -9,17 +9,19 @@ import orjson
 
 from gateway.core.effect import Outcome
 from gateway.core.ids import Scope
+from gateway.core.probe import Verdict
 from gateway.store.case_records import (
     AlertRecord,
     CaseFilter,
     CaseRecord,
+    KeptRequest,
     ProbeRecord,
     UnknownAttempt,
     UnknownEffect,
-    Verdict,
 )
 from gateway.store.cases import CASE_COLUMNS, case_record
 from gateway.store.lease_queries import Rows
+from gateway.store.records import SentAs
 
 _DUE: Final = (
     "SELECT DISTINCT e.id FROM attempt a JOIN effect e ON e.id = a.effect_id "
@@ -30,10 +32,9 @@ _DUE: Final = (
 )
 _UNKNOWN: Final = (
     "SELECT e.id, e.version, e.function, e.scope_unit, e.destination, e.unit, e.key, e.item, "
-    "e.covers, e.superseded, a.route, a.policy_digest, a.method, a.target, "
-    "coalesce(a.sent_method, a.method), coalesce(a.sent_target, a.target), a.request_head, "
-    "a.request_body, a.request_file, a.fp_version, a.fp_raw, a.fp_canonical, "
-    "coalesce(s.highest_term, 0), s.holder, coalesce(r.failures, 0), coalesce(r.next_at_ms, 0) "
+    "e.covers, e.superseded, a.route, a.policy_digest, a.method, a.target, a.fp_version, "
+    "a.fp_raw, a.fp_canonical, coalesce(s.highest_term, 0), s.holder, coalesce(r.failures, 0), "
+    "coalesce(r.next_at_ms, 0), coalesce(r.from_probe, 0) "
     "FROM effect e JOIN attempt a ON a.effect_id = e.id AND a.n = e.attempts "
     "LEFT JOIN scope s ON s.function = e.function AND s.unit = e.scope_unit "
     "LEFT JOIN reconciliation r ON r.effect_id = e.id "
@@ -68,29 +69,45 @@ async def unknown_effect(rows: Rows, effect_id: str) -> UnknownEffect | None:
         covers=row[8],
         superseded=bool(row[9]),
         attempts=[_attempt(one) for one in attempts],
-        probes=await probes(rows, effect_id),
+        probes=[probe for probe in await probes(rows, effect_id) if probe.n > row[21]],
         route=row[10],
         policy_digest=row[11],
         method=row[12],
         target=row[13],
-        sent_method=row[14],
-        sent_target=row[15],
-        request_head=row[16],
-        request_body=row[17],
-        request_file=row[18],
-        fp_version=row[19],
-        fp_raw=row[20],
-        fp_canonical=row[21],
-        highest_term=row[22],
-        holder=row[23],
-        failures=row[24],
-        due_at_ms=row[25],
+        fp_version=row[14],
+        fp_raw=row[15],
+        fp_canonical=row[16],
+        highest_term=row[17],
+        holder=row[18],
+        failures=row[19],
+        due_at_ms=row[20],
+    )
+
+
+async def kept_request(rows: Rows, effect_id: str, n: int) -> KeptRequest | None:
+    """Return the request of an attempt, while it is kept."""
+    found = await rows(
+        "SELECT term, method, target, request_head, request_body, request_file, sent_method, "
+        "sent_target, sent_head, sent_body FROM attempt WHERE effect_id = ? AND n = ?",
+        [effect_id, n],
+    )
+    if not found:
+        return None
+    row = found[0]
+    return KeptRequest(
+        term=row[0],
+        method=row[1],
+        target=row[2],
+        head=row[3],
+        body=row[4],
+        file=row[5],
+        sent=None if row[8] is None else SentAs(*row[6:10]),
     )
 
 
 async def probes(rows: Rows, effect_id: str) -> list[ProbeRecord]:
     found = await rows(
-        "SELECT n, term, started_at_ms, ended_at_ms, verdict, status, evidence FROM probe "
+        "SELECT n, term, started_at_ms, ended_at_ms, verdict, moved, status, evidence FROM probe "
         "WHERE effect_id = ? ORDER BY n",
         [effect_id],
     )
@@ -101,8 +118,9 @@ async def probes(rows: Rows, effect_id: str) -> list[ProbeRecord]:
             started_at_ms=row[2],
             ended_at_ms=row[3],
             verdict=Verdict(row[4]) if row[4] else None,
-            status=row[5],
-            evidence=row[6],
+            moved=None if row[5] is None else bool(row[5]),
+            status=row[6],
+            evidence=row[7],
         )
         for row in found
     ]

@@ -9,17 +9,8 @@ from typing import Any
 
 from gateway.core.effect import Outcome
 from gateway.core.ids import Scope
-
-
-class Verdict(StrEnum):
-    """What came of one probe."""
-
-    FOUND = "found"
-    MISSING = "missing"
-    MANY = "many"  # several match: a duplicate may exist already
-    OTHER = "other"  # something is there, with other content
-    ERROR = "error"  # the destination did not say
-    LOST = "lost"  # opened and never closed: a crash came between
+from gateway.core.probe import Verdict
+from gateway.store.records import SentAs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +22,7 @@ class ProbeRecord:
     started_at_ms: int
     ended_at_ms: int | None
     verdict: Verdict | None
+    moved: bool | None
     status: int | None
     evidence: str | None
 
@@ -61,8 +53,8 @@ class UnknownAttempt:
 class UnknownEffect:
     """An unknown effect with all that settling it takes.
 
-    The request is that of the latest attempt, as it was sent; `method` and `target` are as
-    they came in. `last_term` and `holder` are the scope's.
+    `method` and `target` are as they came in. `highest_term` and `holder` are the scope's;
+    `probes` are those since a person asked to look again, if one did.
     """
 
     id: str
@@ -82,16 +74,27 @@ class UnknownEffect:
     policy_digest: str
     method: str
     target: str
-    sent_method: str
-    sent_target: str
-    request_head: str | None
-    request_body: bytes | None
-    request_file: str | None
     fp_version: int
     fp_raw: bytes
     fp_canonical: bytes | None
     highest_term: int
     holder: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRequest:
+    """A request as it came in, and as it was sent where that is something else.
+
+    A body is kept in the ledger, or in the spool under `file`.
+    """
+
+    term: int
+    method: str
+    target: str
+    head: str | None
+    body: bytes | None
+    file: str | None
+    sent: SentAs | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from gateway.core.ids import Scope, new_effect_id
 from gateway.store.batch import Batch, Wanted
 from gateway.store.case_records import Act, Action, CaseRecord, NotActed, Opening
 from gateway.store.deciding import decide_effect
-from gateway.store.probes import put_off
+from gateway.store.probes import look_anew
 from gateway.store.rows import EffectRow
 
 CASE_COLUMNS: Final = (
@@ -173,7 +173,7 @@ class Acting:
                     self._close(batch, case)
                 return None
             case Action.PROBE_AGAIN:
-                put_off(batch, case.effect_id or "", 0, failed=False, note="asked by a person")
+                look_anew(batch, case.effect_id or "")
                 self._close(batch, case)
                 return None
             case _:

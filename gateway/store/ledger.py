@@ -38,10 +38,11 @@ from gateway.store.leases import (
     SteppingDown,
 )
 from gateway.store.migrate import migrate
-from gateway.store.operations import Admission, Settling, StreamEnd
+from gateway.store.operations import Admission
 from gateway.store.probes import ClosingProbe, Concluding, OpeningProbe, PuttingOff
 from gateway.store.queries import Reader
 from gateway.store.records import Proposal, Resolution, Ruling, Settled, Settlement, Unresolved
+from gateway.store.settling import Settling, StreamEnd
 from gateway.store.upkeep import Forgotten, Identity, Kept
 from gateway.store.work import WorkVerb
 from gateway.store.work_records import WorkAnswer

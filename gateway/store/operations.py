@@ -1,14 +1,11 @@
-"""The verbs of the ledger on a batch: admit (or refuse), settle, and note the end of a stream."""
+"""Admission on a batch: decide a proposal, and write the intent if it is admitted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import orjson
-
-from gateway.core.effect import FREE_AGAIN, Fingerprint, Outcome, ResolvedBy, settled_attempt
-from gateway.core.errors import InvariantError
+from gateway.core.effect import Fingerprint, Outcome
 from gateway.core.fence import (
     Admit,
     Attempt,
@@ -28,7 +25,7 @@ from gateway.core.work import claim_is_live
 from gateway.store import work_rows
 from gateway.store.batch import Batch, Wanted
 from gateway.store.handover import raise_term
-from gateway.store.records import AnswerState, Proposal, Ruling, Settled, Settlement
+from gateway.store.records import Proposal, Ruling
 from gateway.store.rows import AttemptRow, EffectRow
 
 _NO_FINGERPRINT = Fingerprint(0, b"")
@@ -60,7 +57,7 @@ class Admission:
         wanted.terms[attempt.scope] = max(term, attempt.term)
         if attempt.rules.authority is Authority.LEASE:
             wanted.leases.add(attempt.scope)
-        if attempt.item is not None and attempt.rules.callers is Callers.LEADER_OR_CLAIMANT:
+        if attempt.item is not None and attempt.rules.callers is not Callers.LEADER:
             wanted.claimants = True
 
     def run(self, batch: Batch) -> Ruling:
@@ -117,8 +114,11 @@ def _latest_grant(batch: Batch, attempt: Attempt) -> Grant | None:
 
 
 def _has_claim(batch: Batch, attempt: Attempt) -> bool:
-    """Whether this holder has a live claim on the item that it names."""
+    """Whether this holder has a live claim on the item that it names, in a unit of this very
+    function: terms are numbers, and another function's may be equal."""
     if attempt.item is None or attempt.rules.callers is not Callers.LEADER_OR_CLAIMANT:
+        return False
+    if _unit(batch, attempt) is None:
         return False
     item = work_rows.load_item(batch.db, attempt.key.unit, attempt.item)
     return item is not None and claim_is_live(item, attempt.holder, attempt.term, batch.now_ms)
@@ -238,6 +238,7 @@ def _write_intent(batch: Batch, proposal: Proposal, effect: EffectRow, n: int) -
     attempt = proposal.attempt
     fingerprint = attempt.fingerprint if attempt else _NO_FINGERPRINT
     deadline = batch.now_ms + proposal.timeout_ms
+    sent = proposal.sent
     row = AttemptRow(
         n=n,
         term=attempt.term if attempt else 0,
@@ -278,6 +279,11 @@ def _write_intent(batch: Batch, proposal: Proposal, effect: EffectRow, n: int) -
             proposal.request_body,
             proposal.request_file,
             proposal.item,
+            proposal.route,
+            sent.method if sent else None,
+            sent.target if sent else None,
+            sent.head if sent else None,
+            sent.body if sent else None,
         ),
     )
 
@@ -302,92 +308,3 @@ def _ruling(
         tried_before=tried_before,
         observed=observed,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Settling:
-    """Record what came of an attempt. There is no check of the term: facts outlive authority."""
-
-    settlement: Settlement
-
-    def wants(self, wanted: Wanted) -> None:
-        wanted.ids.add(self.settlement.effect_id)
-        wanted.tries.add((self.settlement.effect_id, self.settlement.n))
-
-    def run(self, batch: Batch) -> Settled:
-        given = self.settlement
-        effect = batch.effects.get(given.effect_id)
-        attempt = effect.tries.get(given.n) if effect else None
-        if effect is None or attempt is None:
-            raise InvariantError(f"attempt {given.n} of effect {given.effect_id} is not on record")
-        again = attempt.outcome is given.outcome and not attempt.decided
-        late = attempt.outcome is not None and not again
-        outcome = settled_attempt(attempt.outcome, given.outcome, decided=attempt.decided)
-        own_answer = given.outcome is not Outcome.UNKNOWN
-        if outcome is not None or (own_answer and attempt.open):
-            self._write(batch, effect, attempt, outcome)
-        disagrees = outcome is None and late and own_answer and attempt.outcome != given.outcome
-        if late and (own_answer or disagrees):
-            batch.journal(
-                "late-answer",
-                effect.scope,
-                effect_id=effect.id,
-                reason=given.reason,
-                detail={"n": given.n, "outcome": given.outcome, "disagrees": disagrees},
-            )
-        highest = batch.scopes[effect.scope].highest_term
-        return Settled(
-            outcome=effect.outcome,
-            highest_term=highest,
-            superseded=highest > attempt.term,
-            late=late,
-            disagrees=disagrees,
-        )
-
-    def _write(
-        self, batch: Batch, effect: EffectRow, attempt: AttemptRow, outcome: Outcome | None
-    ) -> None:
-        given = self.settlement
-        if given.outcome is not Outcome.UNKNOWN:
-            attempt.open = False
-        if outcome is not None:
-            if outcome is Outcome.REJECTED and attempt.outcome is not Outcome.REJECTED:
-                effect.rejected += 1
-            attempt.outcome = outcome
-            attempt.reason = given.reason
-            attempt.status = given.status
-            attempt.ended_at_ms = batch.now_ms
-            effect.recount()
-            effect.settled_at_ms = batch.now_ms
-            effect.resolved_by = ResolvedBy.ANSWER.value
-            if given.resource:
-                effect.resource = orjson.dumps(dict(given.resource)).decode()
-            batch.change_effect(effect)
-            if given.answer is not None and outcome not in FREE_AGAIN:
-                batch.add_answer(effect, attempt, given.answer)
-        batch.change_attempt(effect, attempt)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEnd:
-    """Note how a relayed stream ended: its size, its digest, whether it was whole.
-
-    It is queued after the settlement has returned, so its answer is on disk by then.
-    """
-
-    effect_id: str
-    n: int
-    state: AnswerState
-    body_sha256: bytes
-    body_bytes: int
-
-    def wants(self, wanted: Wanted) -> None:
-        return None
-
-    def run(self, batch: Batch) -> None:
-        batch.db.execute(
-            "UPDATE answer SET state = ?, body_sha256 = ?, body_bytes = ? "
-            "WHERE seq = (SELECT answer_seq FROM attempt WHERE effect_id = ? AND n = ?) "
-            "AND state NOT IN ('evidence', 'expired')",
-            (self.state.value, self.body_sha256, self.body_bytes, self.effect_id, self.n),
-        )

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.core.effect import Outcome, ResolvedBy
+from gateway.core.probe import Verdict
 from gateway.store.batch import Batch, Wanted
-from gateway.store.case_records import OpenedProbe, Verdict
+from gateway.store.case_records import OpenedProbe
 from gateway.store.deciding import decide_effect
 
 RECONCILER: Final = "reconciler"
@@ -70,6 +71,7 @@ class ClosingProbe:
     verdict: Verdict
     status: int | None
     evidence: str
+    moved: bool | None = None
     resource: str | None = None
     due_in_ms: int = 0
 
@@ -79,11 +81,11 @@ class ClosingProbe:
     def run(self, batch: Batch) -> Outcome | None:
         batch.flush()
         batch.db.execute(
-            "UPDATE probe SET ended_at_ms = ?, verdict = ?, status = ?, evidence = ? "
+            "UPDATE probe SET ended_at_ms = ?, verdict = ?, status = ?, moved = ?, evidence = ? "
             "WHERE effect_id = ? AND n = ? AND ended_at_ms IS NULL",
             (
-                batch.now_ms, self.verdict.value, self.status, self.evidence, self.effect_id,
-                self.n,
+                batch.now_ms, self.verdict.value, self.status, self.moved, self.evidence,
+                self.effect_id, self.n,
             ),
         )  # fmt: skip
         failed = self.verdict is Verdict.ERROR
@@ -155,6 +157,16 @@ class PuttingOff:
 
     def run(self, batch: Batch) -> None:
         put_off(batch, self.effect_id, self.due_in_ms, failed=False, note=self.note)
+
+
+def look_anew(batch: Batch, effect_id: str) -> None:
+    """Look at an effect at once, as if it had not been looked at before."""
+    put_off(batch, effect_id, 0, failed=False, note="asked by a person")
+    batch.db.execute(
+        "UPDATE reconciliation SET from_probe = "
+        "(SELECT coalesce(max(n), 0) FROM probe WHERE effect_id = ?1) WHERE effect_id = ?1",
+        (effect_id,),
+    )
 
 
 def put_off(batch: Batch, effect_id: str, due_in_ms: int, *, failed: bool, note: str) -> None:

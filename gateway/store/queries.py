@@ -21,6 +21,7 @@ from gateway.store.case_records import (
     AlertRecord,
     CaseFilter,
     CaseRecord,
+    KeptRequest,
     ProbeRecord,
     UnknownEffect,
 )
@@ -37,7 +38,7 @@ from gateway.store.records import (
     EffectRecord,
     ResolutionRecord,
 )
-from gateway.store.work_records import ItemRecord, UnitFilter, UnitRecord
+from gateway.store.work_records import ItemRecord, UnitFilter, UnitRecord, WorkCensus
 
 _EFFECT: Final = (
     "SELECT id, destination, function, unit, item, key, covers, outcome, resolved_by, principal, "
@@ -155,11 +156,20 @@ class Reader:
     ) -> list[tuple[int, ItemRecord]]:
         return await work_queries.items(self._all, unit, state=state, after=after, limit=limit)
 
+    async def item(self, unit: str, item: str) -> ItemRecord | None:
+        return await work_queries.one_item(self._all, unit, item)
+
+    async def census(self) -> WorkCensus:
+        return await work_queries.census(self._all)
+
     async def due(self, now_ms: int, limit: int) -> list[str]:
         return await case_queries.due(self._all, now_ms, limit)
 
     async def unknown_effect(self, effect_id: str) -> UnknownEffect | None:
         return await case_queries.unknown_effect(self._all, effect_id)
+
+    async def kept_request(self, effect_id: str, n: int) -> KeptRequest | None:
+        return await case_queries.kept_request(self._all, effect_id, n)
 
     async def probes(self, effect_id: str) -> list[ProbeRecord]:
         return await case_queries.probes(self._all, effect_id)

@@ -39,6 +39,16 @@ class StoredAnswer:
     state: AnswerState
 
 
+@dataclass(slots=True)
+class SentAs:
+    """A request as it is really sent, where the policy dresses it up. `head` is JSON text."""
+
+    method: str
+    target: str
+    head: str
+    body: bytes | None
+
+
 @dataclass(slots=True, kw_only=True)
 class Proposal:
     """A write that asks to be admitted.
@@ -65,6 +75,8 @@ class Proposal:
     observe: bool = False
     observed_reason: str | None = None
     claim: bool = True
+    route: str | None = None
+    sent: SentAs | None = None
 
     def without_claim(self) -> Proposal:
         """Return the same question, asked without the wish to send."""
@@ -103,6 +115,7 @@ class Settlement:
     status: int | None = None
     answer: StoredAnswer | None = None
     resource: Mapping[str, Any] = field(default_factory=dict)
+    by: ResolvedBy = ResolvedBy.ANSWER
 
 
 @dataclass(slots=True, kw_only=True)

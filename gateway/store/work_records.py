@@ -15,7 +15,8 @@ from gateway.core.work import ItemState, Tally, UnitShown, UnitStatus, WorkRefus
 class Speech:
     """Who writes to a unit: for which function, under which term, and by which rules.
 
-    `leader_only` says that a claimant may not do this, whatever the function's `callers`.
+    `leader_only` says that a claimant may not do this, though it may send effects;
+    `ends_work` that nothing new begins by it, so that it is heard while the leader steps down.
     """
 
     scope: Scope
@@ -25,11 +26,13 @@ class Speech:
     principal: str
     rules: FunctionRules
     leader_only: bool = True
+    ends_work: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPlan:
-    """A unit as its leader lays it out. `items` are (id, JSON text or None), in order."""
+    """A unit as its leader lays it out. `items` are (id, JSON text or None), in order;
+    `manifest` is the JSON text of the rest, and `digest` is of the whole."""
 
     manifest: str
     digest: str
@@ -95,7 +98,9 @@ class Report:
 class WorkAnswer:
     """What a write to a unit came to. Where `refusal` is set, nothing was changed.
 
-    `made` says that a unit is new; `turned` are the reports that were not taken.
+    `made` says that a unit is new, `ended` that it has just ended; `turned` are the reports that
+    were not taken. `resumed_items` were claimed under an older term before, and `resumed_unit`
+    says that this term goes on with what an older one began.
     """
 
     refusal: Refusal | WorkRefusal | None = None
@@ -103,17 +108,30 @@ class WorkAnswer:
     highest_term: int = 0
     now_ms: int = 0
     made: bool = False
+    ended: bool = False
     items: Sequence[ItemRecord] = ()
     waiting: Sequence[str] = ()  # items that are uncertain and wait for reconciliation
     version: int = 0
     turned: Mapping[str, WorkRefusal] = field(default_factory=dict)
+    tally: Tally | None = None
+    resumed_items: int = 0
+    resumed_unit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFilter:
-    """Which units to list, newest first."""
+    """Which units to list, newest first. `behind` is creation and key of the last one seen."""
 
     function: str | None = None
     status: str | None = None  # a status, or how a unit is shown
     limit: int = 50
     only_functions: frozenset[str] | None = None
+    behind: tuple[int, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkCensus:
+    """How many units there are, as they are shown, and how many items the open ones have."""
+
+    units: Mapping[UnitShown, int]
+    items: Mapping[ItemState, int]

@@ -22,18 +22,22 @@ UNIT_COLUMNS: Final = (
     "result"
 )
 TALLY_ITEMS: Final = "SELECT state, count(*) FROM unit_item WHERE unit = ? GROUP BY state"
-TALLY_EFFECTS: Final = (
-    "SELECT count(DISTINCT CASE WHEN e.outcome = 'unknown' THEN e.id END), "
-    "count(DISTINCT CASE WHEN e.outcome IS NULL THEN e.id END) "
+_OPEN_EFFECTS: Final = (
     "FROM attempt a JOIN effect e ON e.id = a.effect_id "
-    "WHERE a.open = 1 AND a.function = ? AND e.unit = ?"
-)
-OPEN_ITEMS: Final = (
-    "SELECT DISTINCT e.item FROM attempt a JOIN effect e ON e.id = a.effect_id "
-    "WHERE a.open = 1 AND a.function = ? AND e.unit = ? AND e.item IS NOT NULL "
+    "WHERE a.open = 1 AND a.function = ? AND e.unit = ? AND e.abandoned = 0 "
     "AND (e.outcome IS NULL OR e.outcome = 'unknown')"
 )
-"""Items with an effect of which it is not known what came of it: open attempts are few."""
+"""Effects of which it is not known what came of them, and that nobody has given up. Open attempts
+are few."""
+TALLY_EFFECTS: Final = (
+    "SELECT count(DISTINCT CASE WHEN e.outcome = 'unknown' AND NOT EXISTS ("
+    "SELECT 1 FROM exception_case x WHERE x.effect_id = e.id AND x.closed_at_ms IS NULL "
+    "AND x.acknowledged_by IS NOT NULL) THEN e.id END), "
+    f"count(DISTINCT CASE WHEN e.outcome IS NULL THEN e.id END) {_OPEN_EFFECTS}"
+)
+_OPEN_ITEMS: Final = (
+    f"SELECT DISTINCT e.item {_OPEN_EFFECTS} AND e.item IS NOT NULL ORDER BY e.item"
+)
 
 
 def unit_status(db: sqlite3.Connection, function: str, unit: str) -> UnitStatus | None:
@@ -60,6 +64,11 @@ def load_item(db: sqlite3.Connection, unit: str, item: str) -> Item | None:
     if row is None:
         return None
     return Item(row[0], ItemState(row[1]), *row[2:])
+
+
+def open_items(db: sqlite3.Connection, function: str, unit: str) -> list[str]:
+    """Return the items with an effect whose outcome is not known."""
+    return [item for (item,) in db.execute(_OPEN_ITEMS, (function, unit)).fetchall()]
 
 
 def tally(db: sqlite3.Connection, function: str, unit: str) -> Tally:

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.errors import InvariantError
-from gateway.store.operations import StreamEnd
 from gateway.store.records import AnswerState
+from gateway.store.settling import StreamEnd
 from tests.conformance.books import SEAL_MS, TIMEOUT_MS, Books, answer
 
 FINAL = [Outcome.CONFIRMED, Outcome.REJECTED, Outcome.NO_EFFECT]

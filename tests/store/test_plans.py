@@ -13,9 +13,10 @@ from gateway.core.effect import Outcome
 from gateway.core.ids import Scope
 from gateway.store.batch import Batch, Wanted
 from gateway.store.migrate import migrate
-from gateway.store.operations import Admission, Settling, StreamEnd
+from gateway.store.operations import Admission
 from gateway.store.records import AnswerState
 from gateway.store.rows import read_answer
+from gateway.store.settling import Settling, StreamEnd
 from tests.conformance.books import answer, proposal, settlement
 
 NOW_MS = 1_790_000_000_000

@@ -52,6 +52,8 @@ ALTER TABLE attempt ADD COLUMN item TEXT;
 ALTER TABLE attempt ADD COLUMN route TEXT;
 ALTER TABLE attempt ADD COLUMN sent_method TEXT;
 ALTER TABLE attempt ADD COLUMN sent_target TEXT;
+ALTER TABLE attempt ADD COLUMN sent_head TEXT;
+ALTER TABLE attempt ADD COLUMN sent_body BLOB;
 
 -- Decided by somebody else than the attempt's own answer: an operator, or a probe.
 ALTER TABLE attempt RENAME COLUMN by_operator TO decided;
@@ -70,6 +72,7 @@ CREATE TABLE probe (
     ended_at_ms   INTEGER,
     verdict       TEXT,
     status        INTEGER,
+    moved         INTEGER,
     evidence      TEXT,
     PRIMARY KEY (effect_id, n)
 ) STRICT, WITHOUT ROWID;
@@ -81,6 +84,7 @@ CREATE TABLE reconciliation (
     effect_id  TEXT PRIMARY KEY,
     next_at_ms INTEGER NOT NULL,
     failures   INTEGER NOT NULL,
+    from_probe INTEGER NOT NULL DEFAULT 0, -- what was found before counts no more
     note       TEXT
 ) STRICT, WITHOUT ROWID;
 
