@@ -19,9 +19,11 @@ from structlog.typing import FilteringBoundLogger
 from gateway import __version__
 from gateway.clock import Clock, SystemClock
 from gateway.control.keepers import Keeper, LedgerKeepers, keep
+from gateway.control.lease_keepers import LeaseKeepers
 from gateway.control.panel import Panel, Readiness
 from gateway.control.policies import Policies
 from gateway.control.router import ControlPlane
+from gateway.control.work_keepers import WorkKeepers
 from gateway.core.effect import Outcome
 from gateway.core.errors import LedgerUnavailable, SettingsError
 from gateway.core.principals import Principal
@@ -37,9 +39,11 @@ from gateway.store.records import Settlement
 from gateway.store.upkeep import Kept
 from gateway.web.auth import Authenticator
 from gateway.web.decisions import Decisions
+from gateway.web.lease_metrics import LeaseMetrics
 from gateway.web.log import Lines, configure
 from gateway.web.metrics import Metrics
 from gateway.web.tasks import Tasks
+from gateway.web.work_metrics import WorkMetrics
 from gateway.wire.policy_reload import Reloader
 from gateway.wire.principals_file import load_principals
 
@@ -67,6 +71,11 @@ class Gateway:
         self._principals_seen = principals_seen
         self._principals_error: str | None = None
         self._keepers = Tasks(house.log)
+        self._closing = asyncio.Event()
+        self._lease_metrics = LeaseMetrics(house.metrics.registry, house.state.policies.functions)
+        self._work_metrics = WorkMetrics(
+            house.metrics.registry, lambda: house.state.policies.functions
+        )
         self._data = DataPlane(house)
         self._control = ControlPlane(
             Panel(
@@ -74,6 +83,10 @@ class Gateway:
                 authenticator=house.authenticator,
                 clock=clock,
                 metrics=house.metrics,
+                lease_metrics=self._lease_metrics,
+                work_metrics=self._work_metrics,
+                tasks=house.tasks,
+                closing=self._closing,
                 log=house.log,
                 policies=lambda: house.state.policies,
                 readiness=self.readiness,
@@ -160,12 +173,7 @@ class Gateway:
         self.port = self._runner.addresses[0][1]
         if settings.port_file is not None:
             _write_port(settings.port_file, self.port)
-        kept = Kept(bodies_ms=settings.body_retention_ms)
-        keepers = LedgerKeepers(self.house.ledger, self.house.metrics, self.house.log, kept).all()
-        keepers.append(Keeper("policies", 1.0, self.policies.look))
-        keepers.append(Keeper("principals", 2.0, self._look_at_principals))
-        keepers.append(Keeper("spool", 600.0, self._sweep_spool))
-        for keeper in keepers:
+        for keeper in self._all_keepers():
             self._keepers.launch(keep(keeper, self.house.log), f"keeper-{keeper.name}")
         self.house.log.info(
             "listening",
@@ -176,6 +184,21 @@ class Gateway:
         _calm_collector()
         if settings.dev:
             self.house.log.warning("dev", text="--dev: every caller may do everything")
+
+    def _all_keepers(self) -> list[Keeper]:
+        house = self.house
+        kept = Kept(bodies_ms=self.settings.body_retention_ms)
+        of_leases = LeaseKeepers(
+            house.ledger, lambda: house.state.policies, self._lease_metrics, house.log
+        )
+        return [
+            *LedgerKeepers(house.ledger, house.metrics, house.log, kept).all(),
+            *of_leases.all(),
+            *WorkKeepers(house.ledger, self._work_metrics).all(),
+            Keeper("policies", 1.0, self.policies.look),
+            Keeper("principals", 2.0, self._look_at_principals),
+            Keeper("spool", 600.0, self._sweep_spool),
+        ]
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.raw_path.startswith(PREFIX):
@@ -228,6 +251,7 @@ class Gateway:
         """Refuse new writes, wait for those under way, record the rest as unknown."""
         house = self.house
         house.state.draining = True
+        self._closing.set()
         house.metrics.draining.set(1)
         longest_ms = house.state.policies.longest_timeout_ms
         seconds = self.settings.drain_for_s(longest_ms)
@@ -260,6 +284,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """Close everything, in the order opposite to building."""
+        self._closing.set()
         self._keepers.cancel_all()
         await self._keepers.drain(GIVE_UP_S)
         if self._runner is not None:
@@ -294,9 +319,11 @@ class LedgerWatch:
             self._log.error("ledger-down", error=error)
 
 
-async def serve(settings: Settings, *, force_policies: bool = False) -> None:
+async def serve(
+    settings: Settings, *, force_policies: bool = False, clock: Clock | None = None
+) -> None:
     """Run a gateway until SIGTERM or SIGINT; a second signal does not wait for anything."""
-    gateway = await Gateway.build(settings, force_policies=force_policies)
+    gateway = await Gateway.build(settings, clock, force_policies=force_policies)
     asked, hurry = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:

@@ -130,28 +130,35 @@ def servers(folder: Path, cores: Cores) -> Iterator[list[Target]]:
         stage = Stage(folder, times=Times(timeout="30s", settle="5s", barrier_wait="10s"))
         stage.write_files(upstream)
         stage.start_gateway(children, core=cores.server)
+        # One request for all, to the byte but for the path: a proxy pays for every field that it
+        # reads and passes on, so a bare one that gets fewer of them has less to do.
+        sent = fields(stage)
         yield [
-            Target(DIRECT, f"{upstream}/notes"),
-            Target(APPLICATION, f"{application}/notes"),
-            Target(SERVER, f"{server}/notes"),
-            *fenced(stage),
+            Target(DIRECT, f"{upstream}/notes", headers=sent),
+            Target(APPLICATION, f"{application}/notes", headers=sent),
+            Target(SERVER, f"{server}/notes", headers=sent),
+            *fenced(stage, sent),
         ]
         children.require_running()
 
 
-def fenced(stage: Stage) -> list[Target]:
-    """Return the fenced write and read of `stage`'s running gateway."""
-    url = f"{stage.gateway_url}/d/{DESTINATION}/notes"
-    token = {"Authorization": f"Bearer {stage.worker.token}"}
-    fence = {
+def fields(stage: Stage) -> dict[str, str]:
+    """Return the token and the fence that every request carries."""
+    return {
+        "Authorization": f"Bearer {stage.worker.token}",
         "Fence-Function": stage.function,
         "Fence-Unit": "bench:1",
         "Fence-Term": "1",
         "Fence-Holder": "bench#1",
     }
+
+
+def fenced(stage: Stage, sent: dict[str, str]) -> list[Target]:
+    """Return the fenced write and read of `stage`'s running gateway."""
+    url = f"{stage.gateway_url}/d/{DESTINATION}/notes"
     return [
-        Target(WRITES, url, headers=token | fence),
-        Target(READS, url, method="GET", body_bytes=0, headers=token | fence),
+        Target(WRITES, url, headers=sent),
+        Target(READS, url, method="GET", body_bytes=0, headers=sent),
     ]
 
 

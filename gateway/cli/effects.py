@@ -7,16 +7,15 @@ of it.
 from __future__ import annotations
 
 import json
-import urllib.parse
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
+from gateway.cli.columns import columns
 from gateway.cli.exits import Exit, fail
-from gateway.cli.remote import TOKEN_VARIABLE, Answered, Remote, read_token
+from gateway.cli.remote import TOKEN_VARIABLE, answered, path_of, remote
 from gateway.core.ids import MAX_TERM
 
 app = typer.Typer(help="Effects: list, show, resolve.", no_args_is_help=True)
@@ -71,9 +70,9 @@ def list_effects(
         "function": function, "unit": unit, "destination": destination, "outcome": word,
         "term": term, "limit": limit, "cursor": cursor,
     }  # fmt: skip
-    remote = _remote(url, ledger, token_file)
-    if remote is not None:
-        page = _answered(lambda: remote.get("/v1/effects", query, member="items"))
+    gateway = remote(url, ledger, token_file)
+    if gateway is not None:
+        page = answered(lambda: gateway.get("/v1/effects", query, member="items"))
     else:
         from gateway.cli import at_rest
 
@@ -96,10 +95,10 @@ def show_effect(
     as_json: JsonOption = False,
 ) -> None:
     """Show one effect with its attempts."""
-    remote = _remote(url, ledger, token_file)
-    if remote is not None:
+    gateway = remote(url, ledger, token_file)
+    if gateway is not None:
         path = _path(effect_id)
-        effect: dict[str, Any] | None = _answered(lambda: remote.get(path, {}, member="id"))
+        effect: dict[str, Any] | None = answered(lambda: gateway.get(path, {}, member="id"))
     else:
         from gateway.cli import at_rest
 
@@ -126,11 +125,11 @@ def resolve_effect(
             f"--reason has {len(reason)} characters; say in 1 to {MAX_REASON} how it is known",
             Exit.USAGE,
         )
-    remote = _remote(url, ledger, token_file)
-    if remote is not None:
+    gateway = remote(url, ledger, token_file)
+    if gateway is not None:
         path = f"{_path(effect_id)}/resolve"
         body = {"as": verdict.value, "reason": reason, "version": version}
-        effect = _answered(lambda: remote.post(path, body, member="id"))
+        effect = answered(lambda: gateway.post(path, body, member="id"))
     else:
         from gateway.cli import at_rest
 
@@ -138,32 +137,8 @@ def resolve_effect(
     print(details(effect))
 
 
-def _remote(url: str | None, ledger: str | None, token_file: Path | None) -> Remote | None:
-    if url is None:
-        return None
-    if ledger is not None:
-        fail("--url and --ledger are both given; give the one that is meant", Exit.USAGE)
-    return Remote(url, read_token(token_file))
-
-
 def _path(effect_id: str) -> str:
-    if effect_id in ("", ".", ".."):
-        fail(f"there is no effect {effect_id!r}", Exit.NOT_FOUND)
-    return f"/v1/effects/{urllib.parse.quote(effect_id, safe='')}"
-
-
-def _answered(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    try:
-        return ask()
-    except Answered as answered:
-        _no(answered)
-
-
-def _no(answered: Answered) -> NoReturn:
-    codes = {400: Exit.USAGE, 404: Exit.NOT_FOUND, 409: Exit.CONFLICT}
-    code = codes.get(answered.status, Exit.UNAVAILABLE if answered.status >= 500 else Exit.NO)
-    hint = f" Look at {TOKEN_VARIABLE} or --token-file." if answered.status == 401 else ""
-    fail(f"the gateway says {answered.status}: {answered}{hint}", code)
+    return f"/v1/effects/{path_of('effect', effect_id)}"
 
 
 def table(effects: list[dict[str, Any]]) -> list[str]:
@@ -185,11 +160,7 @@ def table(effects: list[dict[str, Any]]) -> list[str]:
                 effect["created_at"],
             )
         )
-    widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return columns(rows)
 
 
 def details(effect: dict[str, Any]) -> str:

@@ -20,6 +20,8 @@ COMMANDS: Final = {
     "demo": ("gateway.cli.demo", "demo"),
     "policy": ("gateway.cli.policy", "app"),
     "effects": ("gateway.cli.effects", "app"),
+    "leases": ("gateway.cli.leases", "app"),
+    "functions": ("gateway.cli.functions", "app"),
     "ledger": ("gateway.cli.ledger", "app"),
     "token": ("gateway.cli.token", "app"),
     "sandbox-crm": ("gateway.cli.sandbox", "sandbox_crm"),

@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from gateway.cli.policy_function import leadership_words
+from gateway.cli.policy_sent import sent_lines
 from gateway.cli.policy_text import fold, guard_words, look_words, rule_words, say_test
 from gateway.core.errors import Malformed, PolicyError
 from gateway.core.fingerprint import strict_json
@@ -153,6 +154,7 @@ def _told(
         f"  key {key_line}",
         f"  covers {_covers(route, values, destination, raw_path)}",
         f"  {guard_words(route)}",
+        *(f"  {line}" for line in sent_lines(route, say_test)),
     ]
     lines += [f"  look: {look_words(route.look)}"] if route.look is not None else []
     lines += ["  answers:", *(f"    {line}" for line in answer_lines(destination, route))]
@@ -232,6 +234,13 @@ def _rendered(template: Template, values: RequestValues) -> tuple[str | None, st
 def answer_lines(destination: Destination, route: Route) -> list[str]:
     """Say what each answer would mean, in the order in which it is asked."""
     lines = [f"{say_test(slow.when)}: no-effect, slow down" for slow in destination.slow_down]
+    key, version = route.native_key, route.version
+    if key is not None and key.misuse_when is not None:
+        lines.append(f"{say_test(key.misuse_when)}: unknown (key misused), raises an alarm")
+    if key is not None and key.busy_when is not None:
+        lines.append(f"{say_test(key.busy_when)}: unknown (still running)")
+    if version is not None:
+        lines.append(f"{say_test(version.lost_when)}: rejected (condition lost)")
     lines += [rule_words(rule) for rule in route.results]
     good = "2xx: unknown (no rule for it)" if route.results else "2xx: confirmed"
     return [

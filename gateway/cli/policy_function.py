@@ -31,7 +31,10 @@ def function_lines(one: Function) -> list[str]:
 
 def leadership_words(one: Function) -> list[str]:
     """Say how a leader comes to its term, and who else may act under it."""
-    return [*_grant_words(one), _CALLERS[one.rules.callers]]
+    lines = [*_grant_words(one), _CALLERS[one.rules.callers]]
+    if one.rules.registered_units:
+        lines.append("effects are only for units that were created, with their manifest")
+    return lines
 
 
 def _grant_words(one: Function) -> list[str]:
@@ -99,6 +102,7 @@ def function_facts(one: Function) -> dict[str, Any]:
         "lease": None if one.lease is None else _lease_facts(one.lease),
         "eligible": None if one.lease is None else _eligible_facts(one.eligible),
         "callers": one.rules.callers.value,
+        "units": "registered" if one.rules.registered_units else "free",
         "max_term_jump": one.rules.max_term_jump,
         "exceptions_owner": one.exceptions_owner or None,
         "exceptions_deadline_ms": one.exceptions_deadline_ms or None,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.cli.policy_function import function_facts, function_lines
+from gateway.cli.policy_sent import sent_facts, sent_lines
+from gateway.core.guarantee import guarantee
 from gateway.core.measures import show_duration
 from gateway.core.policy import (
-    GUARANTEE,
     Destination,
     Does,
     Expect,
-    Guard,
     Login,
     Look,
     PolicySet,
@@ -25,14 +25,6 @@ from gateway.core.policy import (
 from gateway.wire.policy_file import Complaint, Loaded
 
 WIDTH: Final = 100
-AFTER_UNKNOWN: Final[Mapping[Guard, str]] = {
-    Guard.NATIVE_KEY: "sent again under the same key while its window lasts",
-    Guard.UNIQUE_FIELD: "looked for; if missing, sent again",
-    Guard.VERSION: "looked for; sent again under the same condition",
-    Guard.REPEAT: "sent again while the term is current",
-    Guard.LOOK_FIRST: "looked for; then sent again or left to a person",
-    Guard.NONE: "left to a person; never sent again",
-}
 PARTIAL: Final = (
     "BOUNDARY PARTIAL: others can reach this destination around the gateway; "
     "only what passes through it is fenced."
@@ -131,14 +123,14 @@ def route_lines(number: int, route: Route) -> list[str]:
         lines += [
             f"     write, key from {key_words(route)}, covers {covers_words(route)}",
             f"     {guard_words(route)}",
+            *(f"     {line}" for line in sent_lines(route, say_test)),
         ]
         lines += [f"     look: {look_words(route.look)}"] if route.look is not None else []
     return [*lines, f"     note: {route.note}"] if route.note else lines
 
 
 def guard_words(route: Route) -> str:
-    later = "" if route.guard is Guard.NONE else f" (once reconciled: {AFTER_UNKNOWN[route.guard]})"
-    return f"guard {route.guard}: {GUARANTEE[route.guard]}{later}"
+    return f"guard {route.guard}: {guarantee(route)}"
 
 
 def key_words(route: Route) -> str:
@@ -165,18 +157,20 @@ def limits_words(one: Destination) -> str:
 
 
 def look_words(look: Look) -> str:
+    each = f" each of {look.each.text}," if look.each is not None else ""
     return (
-        f"{look.method} {look.target.text} (the {look.reads}); "
+        f"{look.method} {look.target.text} (the {look.reads}),{each} "
         f"there if {say_test(look.found)}; not there if {say_test(look.missing)}, "
-        f"but only {show_duration(look.settle_ms)} after the last try is over"
+        f"asked {show_duration(look.settle_ms)} after the seal or later"
     )
 
 
 def rule_words(rule: Rule) -> str:
     kept = f", keeps {', '.join(name for name, _ in rule.take)}" if rule.take else ""
     alarm = ", raises an alarm" if rule.alarm else ""
+    never = ", never sent again" if rule.never_retry else ""
     note = f" ({rule.note})" if rule.note else ""
-    return f"{say_test(rule.when)}: {rule.means}{kept}{alarm}{note}"
+    return f"{say_test(rule.when)}: {rule.means}{kept}{alarm}{never}{note}"
 
 
 def say_test(test: Test) -> str:
@@ -260,11 +254,14 @@ def route_facts(route: Route) -> dict[str, Any]:
     if route.does is Does.REFUSE:
         facts["because"] = route.because
     if route.does is Does.WRITE:
+        promised = guarantee(route)
         facts |= {
             "key": "header" if route.key is None else route.key.text,
             "covers": None if route.covers is None else route.covers.text,
             "guard": route.guard.value,
-            "guarantee": GUARANTEE[route.guard],
+            "guarantee": promised.strength.value,
+            "guarantee_holds": promised.holds,
             "on_duplicate": route.on_duplicate.value,
+            **sent_facts(route),
         }
     return facts

@@ -6,10 +6,10 @@ import re
 
 from aiohttp import web
 from multidict import MultiMapping
-from pydantic import ValidationError
 
 from gateway.control.panel import Panel
-from gateway.control.turn import TurnedAway, read_json, reply
+from gateway.control.query import check_words, read_limit
+from gateway.control.turn import TurnedAway, read_model, reply
 from gateway.control.views import effect_out
 from gateway.core.effect import Outcome
 from gateway.core.errors import Malformed
@@ -20,8 +20,6 @@ from gateway.wire.control import EffectPage, ResolveIn, instant
 
 _OUTCOMES = ("confirmed", "rejected", "no-effect", "unknown", "in-flight")
 _FILTERS = ("function", "unit", "destination", "outcome", "term", "cursor", "limit")
-MAX_PAGE = 500
-_LIMIT = re.compile(r"[0-9]{1,4}\Z")
 _CURSOR = re.compile(r"[0-9a-z]{26}\Z")
 
 
@@ -47,10 +45,7 @@ async def resolve_effect(
     """Take an operator's word on an unknown effect; journalled with the operator's name."""
     if not principal.is_a(Role.OPERATOR):
         raise TurnedAway("forbidden", f"Principal {principal.name!r} is no operator.")
-    try:
-        given = ResolveIn.model_validate(await read_json(request))
-    except ValidationError as error:
-        raise TurnedAway("malformed", _complaint(error)) from None
+    given = await read_model(ResolveIn, request)
     effect = await _find(panel, principal, effect_id)
     refusal = await panel.ledger.resolve(
         Resolution(effect_id, Outcome(given.as_), given.reason, principal.name, given.version)
@@ -65,13 +60,6 @@ async def resolve_effect(
         was=effect.outcome,
     )
     return reply(effect_out(await _find(panel, principal, effect_id)))
-
-
-def _complaint(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the body"
-    given = "" if first["type"] == "missing" else f" is {str(first['input'])[:80]!r}"
-    return f"{where}{given}: {first['msg']}."
 
 
 def _not_taken(refusal: Unresolved, effect: EffectRecord) -> TurnedAway:
@@ -114,19 +102,11 @@ def _may_see(principal: Principal, effect: EffectRecord) -> bool:
 
 def parse_filter(query: MultiMapping[str], principal: Principal) -> EffectFilter:
     """Return the filter that the query says, within what the principal may see."""
-    unknown = sorted(set(query) - set(_FILTERS))
-    if unknown:
-        raise TurnedAway("malformed", f"{unknown[0][:40]!r} is no filter; known are {_FILTERS}.")
-    for name in _FILTERS:
-        given = query.getall(name, [])
-        if len(given) > 1:
-            raise TurnedAway("malformed", f"{name} is given {len(given)} times; give it once.")
+    check_words(query, _FILTERS)
     outcome = query.get("outcome")
     if outcome is not None and outcome not in _OUTCOMES:
         raise TurnedAway("malformed", f"outcome is {outcome[:40]!r}; it may be one of {_OUTCOMES}.")
-    limit = query.get("limit", "50")
-    if _LIMIT.match(limit) is None or not 1 <= int(limit) <= MAX_PAGE:
-        raise TurnedAway("malformed", f"limit is {limit[:20]!r}; it is 1 to {MAX_PAGE}.")
+    limit = read_limit(query, 50)
     cursor = query.get("cursor")
     if cursor is not None and _CURSOR.match(cursor) is None:
         raise TurnedAway(
@@ -143,7 +123,7 @@ def parse_filter(query: MultiMapping[str], principal: Principal) -> EffectFilter
         outcome=outcome,
         term=term,
         cursor=cursor,
-        limit=int(limit),
+        limit=limit,
         only_functions=principal.functions,
         only_destinations=principal.destinations,
     )

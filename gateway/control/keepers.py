@@ -21,17 +21,21 @@ JITTER: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """Something that is done again and again."""
+    """Something that is done again and again. `until_next` waits otherwise than by the time."""
 
     name: str
     every_s: float
     turn: Callable[[], Awaitable[None]]
+    until_next: Callable[[], Awaitable[None]] | None = None
 
 
 async def keep(keeper: Keeper, log: FilteringBoundLogger) -> None:
     """Run a keeper for ever, with jitter so that several gateways do not march in step."""
     while True:
-        await asyncio.sleep(keeper.every_s * random.uniform(1 - JITTER, 1 + JITTER))
+        if keeper.until_next is not None:
+            await keeper.until_next()
+        else:
+            await asyncio.sleep(keeper.every_s * random.uniform(1 - JITTER, 1 + JITTER))
         try:
             await keeper.turn()
         except GatewayError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,10 @@ from gateway.clock import Clock
 from gateway.core.policy import PolicySet
 from gateway.store.ledger import Ledger
 from gateway.web.auth import Authenticator
+from gateway.web.lease_metrics import LeaseMetrics
 from gateway.web.metrics import Metrics
+from gateway.web.tasks import Tasks
+from gateway.web.work_metrics import WorkMetrics
 
 
 @dataclass(slots=True)
@@ -29,12 +33,17 @@ class Readiness:
 
 @dataclass(slots=True)
 class Panel:
-    """The parts of the control plane. `readiness` and `policies` look at what is now."""
+    """The parts of the control plane. `readiness` and `policies` look at what is now; `closing`
+    is set once the gateway is asked to stop, and whoever waits has to end."""
 
     ledger: Ledger
     authenticator: Authenticator
     clock: Clock
     metrics: Metrics
+    lease_metrics: LeaseMetrics
+    work_metrics: WorkMetrics
+    tasks: Tasks
+    closing: asyncio.Event
     log: FilteringBoundLogger
     policies: Callable[[], PolicySet]
     readiness: Callable[[], Readiness]

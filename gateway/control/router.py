@@ -7,7 +7,16 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.control import effects
+from gateway.control import (
+    candidates,
+    effects,
+    following,
+    functions,
+    leases,
+    transitions,
+    unit_lists,
+    units,
+)
 from gateway.control.panel import Panel
 from gateway.control.turn import TurnedAway, reply
 from gateway.control.views import destination_out
@@ -15,13 +24,15 @@ from gateway.core.errors import Malformed, StoreError
 from gateway.core.ids import new_request_id
 from gateway.core.principals import Principal
 from gateway.web.errors import incident, problem_response
-from gateway.wire.control import DestinationPage, openapi
+from gateway.wire.control import DestinationPage
 from gateway.wire.headers import FENCE_REQUEST_ID, FENCE_VERDICT, parse_fence
+from gateway.wire.openapi import openapi
 from gateway.wire.problem import PROBLEMS, Rendered, problem_index, problem_page, render
 
 _INDEX: Final = (
-    "Fencegate\n\n/d/{destination}/...  the data plane\n/v1/effects  /v1/destinations  "
-    "/v1/openapi.json\n/livez  /readyz  /metrics  /problems/\n"
+    "Fencegate\n\n/d/{destination}/...  the data plane\n/v1/leases  /v1/candidates/{function}  "
+    "/v1/functions  /v1/transitions\n/v1/units  /v1/effects  /v1/destinations  /v1/openapi.json\n"
+    "/livez  /readyz  /metrics  /problems/\n"
 )
 _READ: Final = ("GET", "HEAD")
 
@@ -34,12 +45,21 @@ class ControlPlane:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         request_id = new_request_id()
+        response: web.StreamResponse
         try:
             fence = parse_fence(request.raw_headers)
             request_id = fence.request_id or request_id
-            response = await self._route(request)
+            response = await self._route(request, request_id)
         except TurnedAway as turned:
-            response = _problem(render(turned.slug, detail=turned.detail, facts=dict(turned.facts)))
+            response = _problem(
+                render(
+                    turned.slug,
+                    status=turned.status,
+                    detail=turned.detail,
+                    retry_after_s=turned.retry_after_s,
+                    facts=dict(turned.facts),
+                )
+            )
             if turned.allow:
                 response.headers["Allow"] = ", ".join(turned.allow)
         except Malformed as error:
@@ -51,15 +71,15 @@ class ControlPlane:
         except Exception as error:  # nothing unforeseen becomes a bare 500
             rendered = incident(error, self._panel.log, effect="none", request_id=request_id)
             response = _problem(rendered)
-        response.headers[FENCE_REQUEST_ID] = request_id
-        response.headers["Server"] = "fencegate"
+        if not response.prepared:  # a stream has sent its own
+            response.headers.update(_always(request_id))
         return response
 
-    async def _route(self, request: web.BaseRequest) -> web.Response:
+    async def _route(self, request: web.BaseRequest, request_id: str) -> web.StreamResponse:
         """Find the way by path; there are few, and a table would say less than this does."""
         parts = [part for part in request.path.split("/") if part]
         if parts[:1] == ["v1"]:
-            return await self._v1(request, parts[1:], self._principal(request))
+            return await self._v1(request, parts[1:], self._principal(request), request_id)
         _check_method(request, parts)
         match parts:
             case []:
@@ -78,8 +98,8 @@ class ControlPlane:
                 raise _nothing_at(request)
 
     async def _v1(
-        self, request: web.BaseRequest, parts: list[str], principal: Principal
-    ) -> web.Response:
+        self, request: web.BaseRequest, parts: list[str], principal: Principal, request_id: str
+    ) -> web.StreamResponse:
         panel = self._panel
         _check_method(request, ["v1", *parts])
         match parts:
@@ -95,6 +115,39 @@ class ControlPlane:
                 return self._destinations(principal)
             case ["destinations", name]:
                 return self._destination(principal, name)
+            case ["leases"]:
+                return await following.list_leases(panel, request, principal)
+            case ["leases", name]:
+                return await following.follow_lease(panel, request, principal, name)
+            case ["leases", name, verb]:
+                return await leases.use_lease(panel, request, principal, name, verb)
+            case ["candidates", name]:
+                return await candidates.list_candidates(panel, principal, name)
+            case ["candidates", name, holder] if request.method == "PUT":
+                return await candidates.report_candidate(panel, request, principal, name, holder)
+            case ["candidates", name, holder]:
+                return await candidates.withdraw_candidate(panel, principal, name, holder)
+            case ["functions"]:
+                return functions.list_functions(panel, principal)
+            case ["functions", name]:
+                return await functions.show_function(panel, principal, name)
+            case ["units"]:
+                return await unit_lists.list_units(panel, request, principal)
+            case ["units", unit] if request.method == "PUT":
+                return await units.create_unit(panel, request, principal, unit)
+            case ["units", unit]:
+                return await unit_lists.show_unit(panel, principal, unit)
+            case ["units", unit, "items"]:
+                return await unit_lists.list_items(panel, request, principal, unit)
+            case ["units", unit, verb]:
+                return await units.VERBS[verb](panel, request, principal, unit)
+            case ["units", unit, "items", item, "checkpoint"]:
+                return await units.write_checkpoint(panel, request, principal, unit, item)
+            case ["transitions"] if transitions.wants_events(request):
+                always = _always(request_id)
+                return await transitions.stream_transitions(panel, request, principal, always)
+            case ["transitions"]:
+                return await transitions.list_transitions(panel, request, principal)
             case _:
                 raise _nothing_at(request)
 
@@ -146,12 +199,26 @@ def _check_method(request: web.BaseRequest, parts: list[str]) -> None:
             allow = _READ
         case ["problems", slug] if slug in PROBLEMS:
             allow = _READ
-        case ["v1", "openapi.json" | "effects" | "destinations"]:
+        case ["v1", "openapi.json" | "transitions"]:
             allow = _READ
-        case ["v1", "effects" | "destinations", _]:
+        case ["v1", "effects" | "destinations" | "leases" | "functions"]:
+            allow = _READ
+        case ["v1", "effects" | "destinations" | "leases" | "functions" | "candidates", _]:
             allow = _READ
         case ["v1", "effects", _, "resolve"]:
             allow = ("POST",)
+        case ["v1", "leases", _, verb] if verb in leases.VERBS:
+            allow = ("POST",)
+        case ["v1", "units"] | ["v1", "units", _, "items"]:
+            allow = _READ
+        case ["v1", "units", _]:
+            allow = (*_READ, "PUT")
+        case ["v1", "units", _, verb] if verb in units.VERBS:
+            allow = ("POST",)
+        case ["v1", "units", _, "items", _, "checkpoint"]:
+            allow = ("PUT",)
+        case ["v1", "candidates", _, _]:
+            allow = ("PUT", "DELETE")
         case _:
             raise _nothing_at(request)
     if request.method not in allow:
@@ -161,6 +228,10 @@ def _check_method(request: web.BaseRequest, parts: list[str]) -> None:
         )
         turned.allow = allow
         raise turned
+
+
+def _always(request_id: str) -> dict[str, str]:
+    return {FENCE_REQUEST_ID: request_id, "Server": "fencegate"}
 
 
 def _nothing_at(request: web.BaseRequest) -> TurnedAway:

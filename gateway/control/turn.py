@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from pydantic import ValidationError
 
 from gateway.wire.control import Wire
 
 BODY_MAX_BYTES: Final = 256 * 1024
 BODY_TIMEOUT_S: Final = 10.0
+M = TypeVar("M", bound=Wire)
 
 
 class TurnedAway(Exception):
-    """The request is answered with a problem. `allow` are the methods that the path has."""
+    """The request is answered with a problem. `allow` are the methods that the path has;
+    `status` one of the problem's other statuses; `retry_after_s` when the same may do better."""
 
     allow: Sequence[str] = ()
+    status: int | None = None
+    retry_after_s: float | None = None
 
     def __init__(self, slug: str, detail: str | None = None, **facts: object) -> None:
         super().__init__(slug)
@@ -28,24 +33,49 @@ class TurnedAway(Exception):
         self.facts: Mapping[str, object] = facts
 
 
-def reply(model: Wire, status: int = 200) -> web.Response:
+def reply(model: Wire, status: int = 200, location: str | None = None) -> web.Response:
+    headers = {"Cache-Control": "no-store"}
+    if location is not None:
+        headers["Location"] = location
     return web.Response(
         status=status,
         body=model.model_dump_json(by_alias=True).encode(),
         content_type="application/json",
-        headers={"Cache-Control": "no-store"},
+        headers=headers,
     )
 
 
-async def read_json(request: web.BaseRequest) -> Any:
+async def read_model(
+    model: type[M], request: web.BaseRequest, most_bytes: int = BODY_MAX_BYTES
+) -> M:
+    """Return the body as `model`. Raises TurnedAway with what is wrong with it."""
+    return as_model(model, await read_json(request, most_bytes))
+
+
+def as_model(model: type[M], said: Any) -> M:
+    try:
+        return model.model_validate(said)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the body"
+        given = "" if first["type"] == "missing" else f" is {str(first['input'])[:80]!r}"
+        raise TurnedAway("malformed", f"{where}{given}: {first['msg']}.") from None
+
+
+async def read_json(request: web.BaseRequest, most_bytes: int = BODY_MAX_BYTES) -> Any:
     """Return the JSON body. Raises TurnedAway for one that is none, or too large."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for piece in request.content.iter_any():
                 body += piece
-                if len(body) > BODY_MAX_BYTES:
-                    raise TurnedAway("body-too-large", limit_bytes=BODY_MAX_BYTES)
+                if len(body) > most_bytes:
+                    raise TurnedAway(
+                        "body-too-large",
+                        f"Nothing was changed. At most {most_bytes} bytes are taken here; send "
+                        "less at once.",
+                        limit_bytes=most_bytes,
+                    )
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise TurnedAway("malformed", f"The body is not JSON: {error}.") from None

@@ -56,6 +56,20 @@ class Path:
             raise PolicyError("an empty path points nowhere; write a.b[0].c")
         return cls(text, tuple(steps))
 
+    @property
+    def points(self) -> bool:
+        """Whether it points at one place at most, so that something can be put there."""
+        return not any(isinstance(step, _Any) for step in self.steps)
+
+    @property
+    def list_itself(self) -> Path:
+        """The same without `[*]` at its end: `[*]` alone is a document that is a list."""
+        return Path(self.text, self.steps[:-1]) if isinstance(self.steps[-1], _Any) else self
+
+    def is_within(self, other: Path) -> bool:
+        """Whether it is `other`, or lies inside what `other` points at."""
+        return self.steps[: len(other.steps)] == other.steps
+
     def find(self, document: Any) -> list[Any]:
         """Return every value that the path points at; none if it is not there."""
         return list(_walk(document, self.steps))

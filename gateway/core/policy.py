@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from gateway.core.candidates import Eligibility
 from gateway.core.effect import Outcome
-from gateway.core.errors import Malformed
+from gateway.core.facts import NOT_JSON as NOT_JSON
+from gateway.core.facts import Expect as Expect
+from gateway.core.facts import Facts as Facts
+from gateway.core.facts import Test as Test
 from gateway.core.fence import FunctionRules, OnDuplicate
+from gateway.core.guards import Guard as Guard
+from gateway.core.guards import Look as Look
+from gateway.core.guards import NativeKey, SendAs, Stamp, Version, sent_templates
 from gateway.core.jsonpath import Path
 from gateway.core.lease import LeaseRules
 from gateway.core.match import Match, split_path
-from gateway.core.template import RequestValues, Template
+from gateway.core.template import Template
 
 
 class Does(StrEnum):
@@ -24,17 +29,6 @@ class Does(StrEnum):
     READ = "read"
     WRITE = "write"
     REFUSE = "refuse"
-
-
-class Guard(StrEnum):
-    """What may happen after "unknown"."""
-
-    NATIVE_KEY = "native_key"
-    UNIQUE_FIELD = "unique_field"
-    VERSION = "version"
-    REPEAT = "repeat"
-    LOOK_FIRST = "look_first"
-    NONE = "none"
 
 
 GUARANTEE: Final[Mapping[Guard, str]] = dict.fromkeys(Guard, "at most once, then a person")
@@ -87,75 +81,6 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Expect:
-    """What one value must be. Exactly one of the four is set."""
-
-    values: tuple[Any, ...] | None = None
-    present: bool | None = None
-    absent: bool | None = None
-    matches: re.Pattern[str] | None = None
-
-    def holds(self, found: Sequence[Any]) -> bool:
-        if self.present:
-            return bool(found)
-        if self.absent:
-            return not found
-        if self.matches is not None:
-            return any(isinstance(value, str) and self.matches.search(value) for value in found)
-        return any(_same(value, wanted) for value in found for wanted in self.values or ())
-
-
-def _same(found: Any, wanted: Any) -> bool:
-    """Equality in which types matter: true is neither "true" nor 1."""
-    return type(found) is type(wanted) and bool(found == wanted)
-
-
-NOT_JSON: Final = object()
-"""Stands for a body that is not JSON; every `json` test on it is false."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a test looks at: an answer, or a request. Header names in lower case."""
-
-    status: int | None
-    headers: Mapping[str, Sequence[str]]
-    body: Any = NOT_JSON
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """A condition on an answer or a request. All parts given must hold."""
-
-    __test__ = False  # the word of the language, not a pytest class
-
-    status: frozenset[int] | None = None
-    header: tuple[tuple[str, Expect], ...] = ()
-    json: tuple[tuple[Path, Expect], ...] = ()
-    same: tuple[tuple[Path, Template], ...] = ()
-
-    @property
-    def reads_body(self) -> bool:
-        return bool(self.json or self.same)
-
-    def holds(self, facts: Facts, values: RequestValues) -> bool:
-        if self.status is not None and facts.status not in self.status:
-            return False
-        if not all(expect.holds(facts.headers.get(name, ())) for name, expect in self.header):
-            return False
-        if not self.reads_body:
-            return True
-        if facts.body is NOT_JSON:
-            return False
-        if not all(expect.holds(path.find(facts.body)) for path, expect in self.json):
-            return False
-        try:
-            return all(t.render(values) in path.find(facts.body) for path, t in self.same)
-        except Malformed:  # the request has no such value, so nothing equals it
-            return False
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """One entry of `result`: what an answer means, and what to keep of it."""
 
@@ -175,22 +100,6 @@ class SlowDown:
     wait_header: str | None = None
     wait_as: str = "seconds"
     wait_else_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How to find out whether an effect happened. Parsed and shown; acted on by reconciliation."""
-
-    method: str
-    target: Template
-    found: Test
-    missing: Test
-    settle_ms: int
-    reads: str = "record"  # or: index
-    each: Path | None = None
-    body: Any = None
-    take: tuple[tuple[str, Path], ...] = ()
-    if_still_missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +133,10 @@ class Route:
     covers: Template | None = None
     results: tuple[Rule, ...] = ()
     ignore_in_fingerprint: tuple[Path, ...] = ()
+    native_key: NativeKey | None = None
+    stamp: Stamp | None = None
+    send_as: SendAs | None = None
+    version: Version | None = None
     look: Look | None = None
     repeat_is_harmless: bool = False
     limits: Limits = Limits()
@@ -234,17 +147,50 @@ class Route:
     """Whether the meaning of an answer depends on its body."""
     uses_values: bool = field(init=False)
     """Whether any template speaks of the request's values."""
+    uses_mark: bool = field(init=False)
+    """Whether any template speaks of the effect's mark."""
+    dresses: bool = field(init=False)
+    """Whether something else is sent than what came (see dress.py)."""
+    edits_body: bool = field(init=False)
+    """Whether the body is changed on its way, so that it has to be in memory."""
 
     def __post_init__(self) -> None:
         """Work out once what would otherwise be asked of every request."""
         templates = [template for template in (self.key, self.covers) if template is not None]
-        same = [template for rule in self.results for _, template in rule.when.same]
+        templates += sent_templates(self.native_key, self.stamp, self.send_as, self.version)
+        templates += [template for test in self.answer_tests for _, template in test.same]
+        asked = [*templates, *(self.look.templates if self.look is not None else ())]
         asks_body = self.when is not None and self.when.reads_body
-        reads = asks_body or any("body" in t.sources for t in [*templates, *same])
-        answer = any(rule.when.reads_body or rule.take for rule in self.results)
+        reads = asks_body or any("body" in template.sources for template in asked)
+        answer = any(rule.take for rule in self.results)
+        answer = answer or any(test.reads_body for test in self.answer_tests)
+        dresses = any((self.native_key, self.stamp, self.send_as, self.version))
         object.__setattr__(self, "reads_request_body", reads)
         object.__setattr__(self, "reads_answer", answer)
-        object.__setattr__(self, "uses_values", bool(templates or same))
+        object.__setattr__(self, "uses_values", bool(templates))
+        object.__setattr__(self, "uses_mark", any("effect" in t.sources for t in templates))
+        object.__setattr__(self, "dresses", dresses)
+        object.__setattr__(self, "edits_body", self._edits_body())
+
+    def _edits_body(self) -> bool:
+        in_key = self.native_key is not None and self.native_key.body is not None
+        drops = self.send_as is not None and bool(self.send_as.drop)
+        return self.stamp is not None or in_key or drops
+
+    @property
+    def resends_if_missing(self) -> bool:
+        """Whether what is proven missing is sent again, and not left to a person."""
+        if self.look is not None and self.look.if_still_missing is not None:
+            return self.look.if_still_missing == "resend"
+        return self.guard in (Guard.UNIQUE_FIELD, Guard.VERSION)
+
+    @property
+    def answer_tests(self) -> list[Test]:
+        """What is asked of the answer to a write."""
+        tests = [rule.when for rule in self.results]
+        tests += self.native_key.tests if self.native_key is not None else []
+        tests += [self.version.lost_when] if self.version is not None else []
+        return tests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,8 @@ class RequestValues:
     term: int = 0
     effect: str = ""
     first_sent_s: int = 0
+    probe: str = ""
+    version: str = ""  # of the thing, where the gateway read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +136,12 @@ def _value(hole: Hole, values: RequestValues) -> str:
             return values.unit
         case "first_sent":
             return str(values.first_sent_s)
+        case "probe":
+            found: Any = values.probe or None
         case "query":
             return values.query_string
         case "query-field":
-            found: Any = values.query.get(hole.name)
+            found = values.query.get(hole.name)
         case "header-field":
             found = values.headers.get(hole.name.lower())
         case _:

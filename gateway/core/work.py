@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -66,17 +66,36 @@ class Item:
 class WorkRefusal(StrEnum):
     """Why a write to a unit was turned away, beyond what the fence says."""
 
-    NOT_CLAIMED = "not-claimed"  # no live claim of this worker, term and attempt
+    NOT_CLAIMED = "not-claimed"  # no claim of this worker, term and attempt
     VERSION_CONFLICT = "version-conflict"  # the checkpoint moved on
     ITEM_UNKNOWN = "item-unknown"
     UNIT_UNFINISHED = "unit-unfinished"  # items or effects are open
-    MANIFEST_CHANGED = "manifest-changed"
+    UNIT_TAKEN = "unit-taken"  # the key is another function's unit
 
 
 def manifest_digest(manifest: Mapping[str, Any]) -> str:
-    """Return the digest of a manifest: what it says, whatever the order of its members."""
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """Return the digest of a manifest: what it says, whatever the order of its members.
+
+    SHA-256 of its JSON with sorted members and without white space. Made item by item: in one
+    piece, a large manifest would hold up everything else in the process.
+    """
+    digest = hashlib.sha256(b"{")
+    for at, name in enumerate(sorted(manifest)):
+        digest.update(f"{',' if at else ''}{_canonical(name)}:".encode())
+        value = manifest[name]
+        if not isinstance(value, list):
+            digest.update(_canonical(value).encode())
+            continue
+        digest.update(b"[")
+        for n, part in enumerate(value):
+            digest.update(f"{',' if n else ''}{_canonical(part)}".encode())
+        digest.update(b"]")
+    digest.update(b"}")
+    return digest.hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def claim_is_live(item: Item, worker: str, term: int, now_ms: int) -> bool:
@@ -92,11 +111,11 @@ def claim_is_live(item: Item, worker: str, term: int, now_ms: int) -> bool:
     )
 
 
-def may_be_claimed(item: Item, worker: str, term: int, now_ms: int) -> bool:
-    """Whether `worker` may take `item` under `term`.
+def may_be_claimed(item: Item, term: int, now_ms: int) -> bool:
+    """Whether anybody may take `item` under `term`.
 
-    Taking one's own again is answered with the same claim, so that a lost answer costs
-    nothing. An uncertain item waits for reconciliation, not for another try.
+    An uncertain item waits for reconciliation, not for another try. The store asks this of
+    all items in one statement; tests hold the two together.
     """
     if item.state is ItemState.PENDING:
         return True
@@ -106,21 +125,25 @@ def may_be_claimed(item: Item, worker: str, term: int, now_ms: int) -> bool:
 
 
 def judge_report(
-    item: Item | None, state: ItemState, worker: str, term: int, attempt: int, now_ms: int
+    item: Item | None, state: ItemState, worker: str, term: int, attempt: int, *, leads: bool
 ) -> WorkRefusal | None:
     """Return why a report about `item` is not taken; None if it is, or was before.
 
     An expired claim that nobody else has taken may still be reported: what was done is done,
-    and refusing to hear of it would have it done again.
+    and refusing to hear of it would have it done again. What a worker of any term has left
+    uncertain, the leader settles: its worker may never come back, and the unit has to end.
     """
     if item is None:
         return WorkRefusal.ITEM_UNKNOWN
-    if item.attempt != attempt or item.worker != worker or item.term != term:
+    if item.attempt != attempt:
         return WorkRefusal.NOT_CLAIMED
-    if item.state is ItemState.CLAIMED or item.state is state:
+    if item.state is ItemState.UNCERTAIN and leads:
         return None
-    # "Uncertain" may become certain by the same claim; what is final does not change.
-    return None if item.state is ItemState.UNCERTAIN else WorkRefusal.NOT_CLAIMED
+    if item.worker != worker or item.term != term:
+        return WorkRefusal.NOT_CLAIMED
+    if item.state in (ItemState.CLAIMED, ItemState.UNCERTAIN, state):
+        return None
+    return WorkRefusal.NOT_CLAIMED  # what is final does not change
 
 
 def judge_checkpoint(
@@ -183,7 +206,3 @@ def shown_as(status: UnitStatus, tally: Tally) -> UnitShown:
     if tally.total > tally.items.get(ItemState.PENDING, 0):
         return UnitShown.PROCESSING
     return UnitShown.OPEN
-
-
-def item_ids(items: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [str(item["id"]) for item in items]

@@ -61,8 +61,10 @@ class Incoming:
     @property
     def is_stream(self) -> bool:
         """Whether the body is a stream of events without an end to wait for."""
-        kind = self.facts_headers.get("content-type", ())
-        return any(value.lower().startswith("text/event-stream") for value in kind)
+        for value in self.facts_headers.get("content-type", ()):
+            if value.lower().startswith("text/event-stream"):
+                return True
+        return False
 
     @property
     def ended(self) -> bool:

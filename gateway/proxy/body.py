@@ -60,6 +60,17 @@ class Spool:
         self._folder = folder
         self._memory_bytes = memory_bytes
 
+    def at_hand(self, request: web.BaseRequest, limit_bytes: int) -> Body | None:
+        """Return the body if it is small and the whole of it came together with its head, the
+        usual case; else None, and nothing of it has been read."""
+        if not request.content.is_eof() or "Expect" in request.headers:
+            return None
+        length = request.content_length
+        if length is None or not length <= min(limit_bytes, self._memory_bytes):
+            return None
+        data = request.content.read_nowait(-1)
+        return Body(data, None, hashlib.sha256(data).digest(), len(data))
+
     async def read(
         self, request: web.BaseRequest, limit_bytes: int, started: Callable[[], None]
     ) -> Body:
@@ -74,10 +85,6 @@ class Spool:
         if not _has_body(request):
             return Body(None, None, Hasher().digest(), 0)
         started()
-        if length is not None and length <= self._memory_bytes and request.content.is_eof():
-            # The usual case: the whole of a small body came together with its head.
-            data = request.content.read_nowait(-1)
-            return Body(data, None, hashlib.sha256(data).digest(), len(data))
         hasher = Hasher()
         pieces: list[bytes] = []
         size = 0
@@ -131,6 +138,9 @@ class Spool:
         finally:
             file.close()
         return Body(None, path, hasher.digest(), size)
+
+    def path_of(self, name: str) -> Path:
+        return self._folder / name
 
     async def sweep(self, kept: set[str], older_than_s: float, now_s: float) -> int:
         """Delete files that no effect needs any more; return how many."""

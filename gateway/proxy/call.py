@@ -22,7 +22,6 @@ class TurnedAway(Exception):
         self.slug = slug
         self.detail = detail
         self.facts: Mapping[str, object] = facts
-        self.call: Call | None = None  # as far as it had come, for the log
 
 
 @dataclass(slots=True)
@@ -53,9 +52,11 @@ class Call:
     @property
     def limit_bytes(self) -> int:
         """The largest body that any route which may still match takes."""
-        routes = [route for route, _ in self.candidates]
+        candidates = self.candidates
+        if len(candidates) == 1:
+            return candidates[0][0].limits.body_max_bytes
         return max(
-            (route.limits.body_max_bytes for route in routes),
+            (route.limits.body_max_bytes for route, _ in candidates),
             default=self.destination.limits.body_max_bytes,
         )
 

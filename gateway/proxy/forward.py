@@ -222,8 +222,12 @@ class Forwarder:
             answer.decision, answer.reason = "would-refuse", ruling.observed
             answer.extra = [field for field in answer.extra if field[0] != FENCE_VERDICT]
             answer.extra.append((FENCE_VERDICT, f"would-refuse; reason={ruling.observed}"))
-        elif not any(name == FENCE_VERDICT for name, _ in answer.extra):
-            answer.extra.append((FENCE_VERDICT, "forwarded"))
+        else:
+            for name, _ in answer.extra:
+                if name == FENCE_VERDICT:
+                    break
+            else:
+                answer.extra.append((FENCE_VERDICT, "forwarded"))
         return answer
 
     async def _exchange(

@@ -42,9 +42,12 @@ class DataPlane:
         """Answer one request under /d/."""
         began_s = time.perf_counter()
         request_id = new_request_id()
+        begun: Call | None = None
         call: Call | None = None
         try:
-            call = await self._take_in(request)
+            begun = self._take_in(request)
+            await self._complete(request, begun)
+            call = begun
             request_id = call.fence.request_id or request_id
             if call.is_read or intake.read_without_policy(call):
                 answer = await self._read(call)
@@ -54,12 +57,11 @@ class DataPlane:
                 self._house.tasks.launch(self._write(call, request_id, began_s, told), "write")
                 answer = await told  # a caller that leaves cancels this, never the work
         except TurnedAway as turned:
-            call = turned.call
-            request_id = (call.fence.request_id if call else None) or request_id
+            request_id = (begun.fence.request_id if begun else None) or request_id
             answer = respond.problem(turned.slug, detail=turned.detail, facts=dict(turned.facts))
             if turned.slug == "method-unsupported":
                 answer.extra.append(("Allow", ALLOWED))
-            self._turned_away(request, call, answer, request_id, began_s)
+            self._turned_away(request, begun, answer, request_id, began_s)
         except (
             ConnectionResetError, TimeoutError, web.RequestPayloadError, HttpProcessingError
         ):  # fmt: skip
@@ -74,8 +76,8 @@ class DataPlane:
         answer.extra.append((FENCE_REQUEST_ID, request_id))
         return await self._relay.write(request, answer)
 
-    async def _take_in(self, request: web.BaseRequest) -> Call:
-        """Check everything that can be checked before the ledger is asked."""
+    def _take_in(self, request: web.BaseRequest) -> Call:
+        """Check what the head alone says: target, caller, header syntax."""
         house = self._house
         policies = house.state.policies
         intake.check_line(request)
@@ -97,13 +99,7 @@ class DataPlane:
         if principal is None:
             why = house.authenticator.why_not(request.raw_headers, now_ms)
             raise TurnedAway("unauthenticated", why)
-        call = intake.begin(request, target, destination, principal)
-        try:
-            await self._complete(request, call)
-        except TurnedAway as turned:
-            turned.call = call
-            raise
-        return call
+        return intake.begin(request, target, destination, principal)
 
     async def _complete(self, request: web.BaseRequest, call: Call) -> None:
         """Find the route, check the rights to it, read the body, make the fence's question."""
@@ -114,7 +110,8 @@ class DataPlane:
             raise TurnedAway("draining")
         if call.fence.early_data and not call.is_read:
             raise TurnedAway("early-data")
-        call.body = await self._body(request, call)
+        body = house.spool.at_hand(request, call.limit_bytes)
+        call.body = body if body is not None else await self._body(request, call)
         try:
             intake.choose_late(call, policies)
             intake.finish(call)

@@ -234,6 +234,7 @@ def _attempt(call: Call, route: Route) -> Attempt:
         rules=function.rules,
         on_duplicate=route.on_duplicate,
         max_attempts=route.limits.max_attempts,
+        item=fence.item,
     )
 
 

@@ -47,6 +47,8 @@ def kept_answer(
 
 def without_credential(kept: StoredAnswer, login: Login | None) -> StoredAnswer:
     """Keep no answer that echoes the destination's credential: the ledger is no place for it."""
+    if login is None:
+        return kept
     if holds_login("\n".join([value for _, value in kept.headers]).encode(), login):
         kept.headers = tuple(
             (name, value) for name, value in kept.headers if not holds_login(value.encode(), login)

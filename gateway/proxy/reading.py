@@ -15,16 +15,16 @@ from gateway.proxy.call import Call, TurnedAway
 def request_values(call: Call, parts: Mapping[str, str], body: Any) -> RequestValues:
     return RequestValues(
         parts=parts,
-        query=_query(call.target.query),
+        query=query_of(call.target.query),
         query_string=call.target.query or "",
-        headers=_Fields(call.headers),
+        headers=Fields(call.headers),
         body=None if body is NOT_JSON else body,
         unit=call.fence.unit or "",
         term=call.fence.term or 0,
     )
 
 
-class _Fields(Mapping[str, str]):
+class Fields(Mapping[str, str]):
     """Header fields by name in lower case, sorted out only when a template asks for one."""
 
     def __init__(self, headers: Sequence[tuple[str, str]]) -> None:
@@ -46,7 +46,7 @@ class _Fields(Mapping[str, str]):
         return len(self._by_name())
 
 
-def _query(text: str | None) -> dict[str, str]:
+def query_of(text: str | None) -> dict[str, str]:
     """Return the query's fields that are there once; one that is there twice decides nothing."""
     found: dict[str, str] = {}
     twice: set[str] = set()

@@ -12,8 +12,9 @@ from gateway.core.errors import LedgerUnavailable
 from gateway.outbound.incoming import Incoming
 from gateway.proxy.answer import Answer
 from gateway.proxy.house import House
-from gateway.store.operations import StreamEnd
+from gateway.proxy.whole import Dates, written
 from gateway.store.records import AnswerState
+from gateway.store.settling import StreamEnd
 
 _NO_BODY: Final = frozenset({204, 304})
 _ADDED: Final = (hdrs.CONTENT_TYPE, hdrs.SERVER)
@@ -47,9 +48,14 @@ class Relay:
 
     def __init__(self, house: House) -> None:
         self._house = house
+        self._dates = Dates(house.clock)
 
     async def write(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
         """Write `answer`; return what the server wants to have back."""
+        if answer.rest is None and not answer.cut:
+            closes = self._closes_behind(request)
+            if (done := written(request, answer, self._dates, closes=closes)) is not None:
+                return done
         headers = CIMultiDict(answer.all_headers)
         bodyless = request.method == "HEAD" or answer.status in _NO_BODY
         if answer.rest is None and not answer.cut and not bodyless:
@@ -66,10 +72,13 @@ class Relay:
                 answer.release()
         return response
 
+    def _closes_behind(self, request: web.BaseRequest) -> bool:
+        """Whether the connection ends with this answer: behind what cannot be followed by another
+        request, and behind every answer of a process that is about to end."""
+        return self._house.state.draining or _is_unread(request)
+
     def _close_behind(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """Close behind what cannot be followed by another request, and behind every answer of a
-        process that is about to end."""
-        if self._house.state.draining or _is_unread(request):
+        if self._closes_behind(request):
             response.force_close()
 
     async def _relay(

@@ -54,7 +54,7 @@ async def unknown_effect(rows: Rows, effect_id: str) -> UnknownEffect | None:
         return None
     row = found[0]
     attempts = await rows(
-        "SELECT n, term, outcome, created_at_ms, deadline_at_ms, seal_at_ms, reason "
+        "SELECT n, term, outcome, created_at_ms, deadline_at_ms, seal_at_ms, ended_at_ms, reason "
         "FROM attempt WHERE effect_id = ? ORDER BY n",
         [effect_id],
     )
@@ -191,5 +191,6 @@ def _attempt(row: Sequence[Any]) -> UnknownAttempt:
         created_at_ms=row[3],
         deadline_at_ms=row[4],
         seal_at_ms=row[5],
-        reason=row[6],
+        ended_at_ms=row[6],
+        reason=row[7],
     )

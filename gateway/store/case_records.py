@@ -46,6 +46,7 @@ class UnknownAttempt:
     created_at_ms: int
     deadline_at_ms: int
     seal_at_ms: int
+    ended_at_ms: int | None
     reason: str | None
 
 

@@ -116,6 +116,7 @@ class Settlement:
     answer: StoredAnswer | None = None
     resource: Mapping[str, Any] = field(default_factory=dict)
     by: ResolvedBy = ResolvedBy.ANSWER
+    for_all: bool = False  # the destination gave the first attempt's answer again
 
 
 @dataclass(slots=True, kw_only=True)

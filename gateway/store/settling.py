@@ -66,6 +66,8 @@ class Settling:
             attempt.reason = given.reason
             attempt.status = given.status
             attempt.ended_at_ms = batch.now_ms
+            if given.for_all:
+                self._speak_for_all(batch, effect, outcome)
             effect.recount()
             effect.settled_at_ms = batch.now_ms
             effect.resolved_by = given.by.value
@@ -75,6 +77,15 @@ class Settling:
             if given.answer is not None and outcome not in FREE_AGAIN:
                 batch.add_answer(effect, attempt, given.answer)
         batch.change_attempt(effect, attempt)
+
+    def _speak_for_all(self, batch: Batch, effect: EffectRow, outcome: Outcome) -> None:
+        """Give the unknown attempts before it the same outcome: it was their answer."""
+        for other in effect.tries.values():
+            if other.n < self.settlement.n and other.outcome is Outcome.UNKNOWN:
+                other.outcome, other.decided = outcome, True
+                other.reason, other.ended_at_ms = "native-replay", batch.now_ms
+                other.open = batch.now_ms < other.seal_at_ms
+                batch.change_attempt(effect, other)
 
 
 @dataclass(frozen=True, slots=True)

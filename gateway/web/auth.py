@@ -11,9 +11,12 @@ import binascii
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from typing import Final
 
 from gateway.core.errors import Malformed
 from gateway.core.principals import DEV, Principal
+
+_LENGTHS: Final = frozenset({len("authorization"), len("fence-authorization")})
 
 
 class Authenticator:
@@ -85,6 +88,8 @@ def _credentials(
     own: bytes | None = None
     common: bytes | None = None
     for name, value in raw_headers:
+        if len(name) not in _LENGTHS:
+            continue
         lower = name.lower()
         if lower == b"authorization":
             if common is not None:

@@ -7,11 +7,17 @@ the log's chain of steps: it comes with every request, and the chain costs twice
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from gateway.clock import Clock
 from gateway.web.log import Lines, Stamp, dump, key_hash
+
+_OPTIONAL: Final = (
+    "principal", "destination", "route", "function", "unit", "item", "term", "holder", "key_hash",
+    "reason", "outcome", "effect_id", "attempt", "destination_status", "overhead_ms",
+)  # fmt: skip
 
 
 class Decisions:
@@ -78,11 +84,11 @@ class Decisions:
             "overhead_ms": None if overhead_ms is None else round(overhead_ms, 3),
             "total_ms": round(total_ms, 3),
         }
-        self._write({name: fact for name, fact in said.items() if fact is not None})
-
-    def _write(self, said: dict[str, object]) -> None:
+        for name in _OPTIONAL:
+            if said[name] is None:
+                del said[name]
         if self._lines is None:
             self._log.info("decision", **said)
         else:
-            said |= {"level": "info", "at": self._stamp(), "msg": "decision"}
+            said["level"], said["at"], said["msg"] = "info", self._stamp(), "decision"
             self._lines.write(dump(said) + b"\n")

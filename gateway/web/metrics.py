@@ -14,6 +14,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from gateway.web.timings import Timing, Timings
 from gateway.wire.problem import PROBLEMS
 
 OTHER: Final = "other"
@@ -48,7 +49,7 @@ class Metrics:
         self._destinations = frozenset(destinations)
         self._requests_by: dict[tuple[str, str, str], Counter] = {}
         self._refusals_by: dict[str, Counter] = {}
-        self._destination_s_by: dict[str, Histogram] = {}
+        self._destination_s_by: dict[str, Timing] = {}
         self._requests = self._counter(
             "requests", "Requests by destination, decision and outcome", "destination", "decision",
             "outcome",
@@ -61,10 +62,10 @@ class Metrics:
         self._double_effects_prevented = self._counter(
             "double_effects_prevented", "Repetitions of a sent effect that were not sent again"
         )
-        self._overhead_s = self._histogram(
+        self._overhead_s = self._timings(
             "overhead_seconds", "Time in the gateway, the destination's left out", _OVERHEAD_S
-        )
-        self._destination_s = self._histogram(
+        ).child()
+        self._destination_s = self._timings(
             "destination_seconds", "Time until the destination answered", _DESTINATION_S,
             "destination",
         )  # fmt: skip
@@ -172,15 +173,20 @@ class Metrics:
         )
         return self._requests_by.setdefault(labels, self._requests.labels(*labels))
 
-    def _destination_s_child(self, destination: str) -> Histogram:
+    def _destination_s_child(self, destination: str) -> Timing:
         known = self._known(destination)
-        return self._destination_s_by.setdefault(known, self._destination_s.labels(known))
+        return self._destination_s_by.setdefault(known, self._destination_s.child(known))
 
     def _counter(self, name: str, says: str, *labels: str) -> Counter:
         return Counter(f"fencegate_{name}", says, labels, registry=self.registry)
 
     def _gauge(self, name: str, says: str) -> Gauge:
         return Gauge(f"fencegate_{name}", says, registry=self.registry)
+
+    def _timings(self, name: str, says: str, bounds: tuple[float, ...], *labels: str) -> Timings:
+        family = Timings(f"fencegate_{name}", says, bounds, *labels)
+        self.registry.register(family)
+        return family
 
     def _histogram(
         self, name: str, says: str, buckets: tuple[float, ...], *labels: str

@@ -26,7 +26,7 @@ class Tasks:
 
     def start(self, coro: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run `coro` until it ends, whatever becomes of the caller."""
-        task = asyncio.create_task(coro, name=name)
+        task = asyncio.get_running_loop().create_task(coro, name=name)
         self._held.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -138,86 +137,3 @@ class ProblemOut(BaseModel):
     detail: str
     effect: Literal["none", "confirmed", "unknown"]
     safe_to_retry_same_key: bool
-
-
-def openapi(version: str) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 description of what exists under /v1."""
-    models: list[type[BaseModel]] = [
-        EffectOut, EffectPage, ResolveIn, DestinationOut, DestinationPage, ProblemOut
-    ]  # fmt: skip
-    schemas: dict[str, Any] = {}
-    for model in models:
-        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas.update(schema.pop("$defs", {}))
-        schemas[model.__name__] = schema
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Fencegate control plane", "version": version},
-        "security": [{"gateway_token": []}],
-        "paths": _paths(),
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {"gateway_token": {"type": "http", "scheme": "bearer"}},
-        },
-    }
-
-
-def _paths() -> dict[str, Any]:
-    filters = [
-        _parameter("query", name, about)
-        for name, about in (
-            ("function", "only this function"),
-            ("unit", "only this unit"),
-            ("destination", "only this destination"),
-            ("outcome", "confirmed, rejected, no-effect, unknown or in-flight"),
-            ("term", "only effects with an attempt under this term"),
-            ("cursor", "`next` of the page before"),
-            ("limit", "how many, 1 to 500; 50 if absent"),
-        )
-    ]
-    effect_id = _parameter("path", "id", "the effect's id")
-    name = _parameter("path", "destination", "the destination's name")
-    resolve_body = {
-        "required": True,
-        "content": {"application/json": {"schema": _ref("ResolveIn")}},
-    }
-    return {
-        "/v1/effects": {"get": _operation("List effects", "EffectPage", filters)},
-        "/v1/effects/{id}": {"get": _operation("Show one effect", "EffectOut", [effect_id])},
-        "/v1/effects/{id}/resolve": {
-            "post": _operation("Resolve an unknown effect (operator)", "EffectOut", [effect_id])
-            | {"requestBody": resolve_body}
-        },
-        "/v1/destinations": {"get": _operation("List destinations", "DestinationPage", [])},
-        "/v1/destinations/{destination}": {
-            "get": _operation("Show one destination's policy", "DestinationOut", [name])
-        },
-    }
-
-
-def _ref(name: str) -> Mapping[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _parameter(where: str, name: str, about: str) -> dict[str, Any]:
-    schema = {"type": "string"}
-    required = where == "path"
-    return {
-        "name": name, "in": where, "required": required, "description": about, "schema": schema
-    }  # fmt: skip
-
-
-def _operation(summary: str, model: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
-    problem = {"application/problem+json": {"schema": _ref("ProblemOut")}}
-    return {
-        "summary": summary,
-        "operationId": summary.split("(")[0].strip().lower().replace(" ", "-").replace("'s", ""),
-        "parameters": parameters,
-        "responses": {
-            "200": {
-                "description": "as asked",
-                "content": {"application/json": {"schema": _ref(model)}},
-            },
-            "default": {"description": "a problem", "content": problem},
-        },
-    }

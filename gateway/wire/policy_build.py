@@ -17,29 +17,32 @@ from gateway.core.policy import (
     Is,
     Limits,
     Login,
-    Look,
     Mode,
     Route,
     Rule,
     SlowDown,
-    Test,
 )
 from gateway.wire.policy_complaint import Loc, Sheet, show, word_at
 from gateway.wire.policy_function import build_function
 from gateway.wire.policy_lint import lint_route, lint_slow_down
+from gateway.wire.policy_lint_sent import lint_login_header
 from gateway.wire.policy_login import Origin, Secrets, build_login, parse_base_url, stray_references
 from gateway.wire.policy_model import (
-    AnswerTest,
     DestinationWords,
     LimitsWords,
-    LookWords,
-    RequestTest,
     RouteWords,
     RuleWords,
     SlowDownWords,
-    SlowTest,
 )
 from gateway.wire.policy_paths import RouteContext, match
+from gateway.wire.policy_route import (
+    build_key,
+    build_look,
+    build_send_as,
+    build_stamp,
+    build_test,
+    build_version,
+)
 from gateway.wire.policy_shadow import Turn, complain_of_shadows
 from gateway.wire.policy_shape import known_words, shape, shape_login
 from gateway.wire.policy_yaml import SPOILT
@@ -115,6 +118,8 @@ def _destination(
             lint_slow_down(sheet, ("slow_down", at), slow)
     limits = merge(Limits(), words.limits) if words is not None else None
     routes = _routes(data, sheet, limits)
+    if login is not None:
+        lint_login_header(sheet, routes, login.header_name)
     if words is None or origin is None or sheet.failed:
         return None
     return Destination(
@@ -217,7 +222,11 @@ def _route(
         covers=words.covers,
         results=tuple(_rule(rule) for rule in words.result),
         ignore_in_fingerprint=tuple(words.ignore_in_fingerprint),
-        look=None if words.look is None else _look(words.look),
+        native_key=None if words.native_key is None else build_key(words.native_key),
+        stamp=build_stamp(words),
+        send_as=None if words.send_as is None else build_send_as(words.send_as),
+        version=None if words.version is None else build_version(words.version),
+        look=None if words.look is None else build_look(words.look),
         repeat_is_harmless=words.repeat_is_harmless,
         limits=merge(limits, words.limits),
     )
@@ -255,15 +264,6 @@ def merge(limits: Limits, words: LimitsWords) -> Limits:
     return replace(limits, **{name: value for name, value in given.items() if value is not None})
 
 
-def build_test(words: RequestTest) -> Test:
-    return Test(
-        status=words.status if isinstance(words, SlowTest) else None,
-        header=tuple((name.lower(), expect) for name, expect in words.header.items()),
-        json=tuple(words.json_.items()),
-        same=tuple(words.same.items()) if isinstance(words, AnswerTest) else (),
-    )
-
-
 def _rule(words: RuleWords) -> Rule:
     return Rule(
         when=build_test(words.when),
@@ -281,19 +281,4 @@ def _slow_down(words: SlowDownWords) -> SlowDown:
         wait_header=words.wait.header.lower() if words.wait.header else None,
         wait_as=words.wait.as_,
         wait_else_ms=words.wait.else_,
-    )
-
-
-def _look(words: LookWords) -> Look:
-    return Look(
-        method=words.request.method,
-        target=words.request.target,
-        found=build_test(words.found),
-        missing=build_test(words.missing),
-        settle_ms=words.settle,
-        reads=words.reads,
-        each=words.each,
-        body=words.body,
-        take=tuple(words.take.items()),
-        if_still_missing=words.if_still_missing,
     )

@@ -16,10 +16,10 @@ from pydantic_core import CoreSchema, core_schema
 
 from gateway.core.candidates import VersionRange
 from gateway.core.errors import Malformed, PolicyError
+from gateway.core.facts import Expect
 from gateway.core.ids import parse_name
 from gateway.core.jsonpath import Path
 from gateway.core.measures import parse_duration_ms, parse_size_bytes
-from gateway.core.policy import Expect
 from gateway.wire.policy_complaint import kind_of, show
 
 HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")
@@ -31,6 +31,23 @@ _NOT_FOR_LOGIN: Final = frozenset(
         "expect",
         "host",
         "idempotency-key",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_NOT_TO_SEND: Final = frozenset(
+    {
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+        "host",
         "keep-alive",
         "te",
         "trailer",
@@ -212,6 +229,44 @@ def login_header_name(value: Any) -> str:
     if lower in _NOT_FOR_LOGIN or lower.startswith("fence-"):
         raise ValueError(f"{show(value)} is not for a credential; name the header it travels in")
     return str(value)
+
+
+def sent_header_name(value: Any) -> str:
+    lower = header_name(value).lower().replace("_", "-")
+    if lower in _NOT_TO_SEND or lower.startswith(("fence-", "proxy-")):
+        raise ValueError(
+            f"{show(value)} is not set by a route; it frames the request, or carries a credential"
+        )
+    return str(value)
+
+
+def stamp_path(value: Any) -> Path:
+    found = json_path(value)
+    if not found.points:
+        raise ValueError(f"{show(value)} points at many places; name one: a.b, a[0].b")
+    if not isinstance(found.steps[-1], str):
+        raise ValueError(f"{show(value)} ends in a list; name a member: a[0].b")
+    if not isinstance(found.steps[0], str):
+        raise ValueError(f"{show(value)} begins in a list; a body that is set in is an object")
+    return found
+
+
+def window(value: Any) -> int | None:
+    if value == "unknown":
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{show(value)} has no unit; write 30m, 24h, or unknown")
+    return some_duration(value)
+
+
+def just_one(value: Any) -> int:
+    if isinstance(value, bool) or value != 1 or not isinstance(value, int):
+        raise ValueError(f"{show(value)} cannot be kept to; write 1, or remove it for any number")
+    return value
+
+
+def version_from(value: Any) -> Path | None:
+    return None if value == "worker" else json_path(value)
 
 
 def language_version(value: Any) -> int:

@@ -19,8 +19,8 @@ from gateway.core.policy import Function
 from gateway.wire import policy_forms as forms
 from gateway.wire.policy_complaint import Sheet
 from gateway.wire.policy_forms import Form, OneOf
-from gateway.wire.policy_model import Count, Name, SomeDurationMs, Text, Words, not_yet
 from gateway.wire.policy_shape import shape
+from gateway.wire.policy_types import Count, Name, SomeDurationMs, Text, Words
 
 _TEXT: Final = {"type": "string", "minLength": 1}
 Range = Annotated[VersionRange, Form(forms.version_range, _TEXT)]
@@ -110,22 +110,16 @@ class FunctionWords(Words):
         description="How far a new term may lie above the highest, with authority: external; "
         "unlimited if left out.",
     )
-    callers: Annotated[
-        str,
-        OneOf(
-            "leader",
-            "any",
-            later={
-                "leader-or-claimant": not_yet(
-                    "callers: leader-or-claimant", "use callers: leader or any"
-                )
-            },
-        ),
-    ] = Field("leader", description="Who may send effects under a term.")
-    units: Annotated[
-        str,
-        OneOf("free", later={"registered": not_yet("units: registered", "use units: free")}),
-    ] = Field("free", description="free: any unit's name is taken as it comes.")
+    callers: Annotated[str, OneOf(*Callers)] = Field(
+        "leader",
+        description="Who may send effects under a term; leader-or-claimant: also a worker, for an "
+        "item that it has claimed.",
+    )
+    units: Annotated[str, OneOf("free", "registered")] = Field(
+        "free",
+        description="free: any unit's name is taken as it comes; registered: only effects of a "
+        "unit that was created, with its manifest.",
+    )
     exceptions: ExceptionsWords | None = Field(None, description="Who gets the exceptions.")
 
 
@@ -150,6 +144,7 @@ def build_function(data: Any, sheet: Sheet, file: str, digest: str) -> Function 
             authority=authority,
             callers=Callers(words.callers),
             max_term_jump=words.max_term_jump,
+            registered_units=words.units == "registered",
         ),
         per_unit=words.leadership == "unit",
         lease=lease,

@@ -5,14 +5,16 @@ Errors fail to load. Warnings fail `check --strict`. Each complaint says what wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from gateway.core.measures import show_duration
-from gateway.core.policy import Does, Is, Look, Route, Test
-from gateway.core.template import Hole, Template
+from gateway.core.policy import Does, Is, Route
+from gateway.core.template import Template
 from gateway.wire.policy_complaint import Loc, Sheet
-from gateway.wire.policy_model import AnswerTest, LookWords, RouteWords, RuleWords, SlowDownWords
+from gateway.wire.policy_lint_holes import OF_ONE_TRY, is_empty, refuse_holes
+from gateway.wire.policy_lint_look import lint_look
+from gateway.wire.policy_lint_sent import lint_parts, lint_sent
+from gateway.wire.policy_model import RouteWords, RuleWords, SlowDownWords
+from gateway.wire.policy_types import AnswerTest
 
 _WRITE_WORDS: Final = (
     "key",
@@ -21,11 +23,14 @@ _WRITE_WORDS: Final = (
     "covers",
     "result",
     "ignore_in_fingerprint",
+    "stamp",
+    "stamp_form",
+    "send_as",
+    "native_key",
+    "version",
     "look",
     "repeat_is_harmless",
 )
-_OF_ONE_TRY: Final = frozenset({"term", "first_sent", "probe"})
-_OF_ONE_TRY_HEADERS: Final = frozenset({"fence-term", "fence-holder", "date"})
 _SETTLED: Final = frozenset({Is.CONFIRMED, Is.CONFIRMED_IF_TRIED_BEFORE})
 _NOTHING_HAPPENED: Final = frozenset({Is.NO_EFFECT, Is.REJECTED})
 
@@ -42,13 +47,14 @@ def lint_route(sheet: Sheet, loc: Loc, words: RouteWords, route: Route) -> None:
         _lint_read(sheet, loc, words, route)
     if route.does is Does.WRITE:
         _lint_write(sheet, loc, words, route)
+        lint_sent(sheet, loc, words, route)
     if route.key is not None:
         _lint_key(sheet, (*loc, "key"), route.key)
     if route.covers is not None:
-        _lint_covers(sheet, (*loc, "covers"), route.covers)
+        refuse_holes(sheet, (*loc, "covers"), "covers", route.covers, OF_ONE_TRY)
     _lint_results(sheet, (*loc, "result"), words.result, route)
     if words.look is not None and route.look is not None:
-        _lint_look(sheet, (*loc, "look"), words, words.look, route)
+        lint_look(sheet, (*loc, "look"), words, words.look, route)
 
 
 def lint_slow_down(sheet: Sheet, loc: Loc, words: SlowDownWords) -> None:
@@ -110,16 +116,7 @@ def _lint_write(sheet: Sheet, loc: Loc, words: RouteWords, route: Route) -> None
             "this write has no covers, so it covers destination and path; "
             'name the thing it touches, such as covers: "contacts/{id}"',
         )
-    if words.guard == "look_first" and words.look is None and "look" not in given:
-        sheet.error(
-            (*loc, "guard"), "guard look_first needs look: say how to find out, or use none"
-        )
-    if words.guard == "repeat" and not words.repeat_is_harmless:
-        sheet.error(
-            (*loc, "guard"),
-            "guard repeat needs repeat_is_harmless: true; "
-            "use guard: none if the same bytes twice do harm",
-        )
+    lint_parts(sheet, loc, words, route)
     if words.repeat_is_harmless and "POST" in route.match.methods and not words.note:
         sheet.error(
             (*loc, "repeat_is_harmless"),
@@ -137,35 +134,14 @@ def _lint_key(sheet: Sheet, loc: Loc, key: Template) -> None:
     elif "effect" in key.sources:
         sheet.error(loc, f"key: {key.text!r}: {{effect}} is made from the key; use the request")
     else:
-        _refuse_of_one_try(sheet, loc, "key", key)
-
-
-def _lint_covers(sheet: Sheet, loc: Loc, covers: Template) -> None:
-    _refuse_of_one_try(sheet, loc, "covers", covers)
-
-
-def _refuse_of_one_try(sheet: Sheet, loc: Loc, word: str, template: Template) -> None:
-    """A key or a covers value that changes between tries protects nothing."""
-    for hole in template.pieces:
-        if isinstance(hole, Hole) and (
-            hole.source in _OF_ONE_TRY
-            or (hole.source == "header-field" and hole.name.lower() in _OF_ONE_TRY_HEADERS)
-        ):
-            sheet.error(
-                loc,
-                f"{word}: {template.text!r}: {{{hole.text}}} changes between tries; "
-                "use a value that stays",
-            )
-            return
+        refuse_holes(sheet, loc, "key", key, OF_ONE_TRY)
 
 
 def _lint_results(sheet: Sheet, loc: Loc, words: list[RuleWords], route: Route) -> None:
     seen: list[AnswerTest] = []
     for at, rule in enumerate(words):
         here = (*loc, at)
-        earlier = next(
-            (n for n, one in enumerate(seen) if _is_empty(one) or one == rule.when), None
-        )
+        earlier = next((n for n, one in enumerate(seen) if is_empty(one) or one == rule.when), None)
         if earlier is not None:
             sheet.error(
                 here,
@@ -196,62 +172,3 @@ def _lint_claim(sheet: Sheet, loc: Loc, rule: RuleWords) -> None:
             f"is: {means} for {bad[0]} goes against the status; say in note: why it is so, "
             "or use unknown",
         )
-
-
-def _is_empty(test: AnswerTest) -> bool:
-    return test.status is None and not (test.header or test.json_ or test.same)
-
-
-def _lint_look(sheet: Sheet, loc: Loc, words: RouteWords, given: LookWords, route: Route) -> None:
-    look = route.look
-    if look is None:
-        return
-    for word, test in (("found", given.found), ("missing", given.missing)):
-        if _is_empty(test):
-            sheet.error((*loc, word), f"{word} is empty and holds for every answer; add a status")
-    if look.reads == "index" and look.settle_ms < route.limits.timeout_ms:
-        sheet.error(
-            (*loc, "settle"),
-            f"settle: {show_duration(look.settle_ms)} is under the timeout of "
-            f"{show_duration(route.limits.timeout_ms)}, and an index lags; write more",
-        )
-    if _is_empty(given.found):
-        return
-    if not _asks_for_mark(look):
-        sheet.error(
-            (*loc, "found"),
-            "found can be true without our mark; ask for {effect} in the request, "
-            'or add same: {path: "{effect}"}',
-        )
-    elif not words.note:
-        sheet.warning(
-            loc,
-            "look: this version writes no mark into what is sent, so {effect} is found only if "
-            "the worker puts it there; say in note: that it does, or remove the look",
-            at_key=True,
-        )
-
-
-def _asks_for_mark(look: Look) -> bool:
-    return any("effect" in template.sources for template in _templates(look))
-
-
-def _templates(look: Look) -> Iterable[Template]:
-    yield look.target
-    yield from _tested(look.found)
-    yield from _in_body(look.body)
-
-
-def _tested(test: Test) -> Iterable[Template]:
-    return (template for _, template in test.same)
-
-
-def _in_body(body: object) -> Iterable[Template]:
-    if isinstance(body, Template):
-        yield body
-    elif isinstance(body, dict):
-        for inner in body.values():
-            yield from _in_body(inner)
-    elif isinstance(body, list):
-        for inner in body:
-            yield from _in_body(inner)

@@ -8,104 +8,36 @@ each of them would change what is sent, or which requests a route is for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from gateway.core.jsonpath import Path
-from gateway.core.match import Match
-from gateway.core.policy import Expect
-from gateway.core.template import Template
 from gateway.wire import policy_forms as forms
-from gateway.wire import policy_paths as paths
 from gateway.wire.policy_forms import Form, OneOf
-
-_TEXT: Final = {"type": "string", "minLength": 1}
-_DURATION: Final = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"}
-_STATUS: Final = {"type": "integer", "minimum": 100, "maximum": 599}
-_SCALAR: Final = {"type": ["string", "number", "boolean", "null"]}
-_EXPECT_WORDS: Final = {
-    "type": "object",
-    "minProperties": 1,
-    "maxProperties": 1,
-    "additionalProperties": False,
-    "properties": {
-        "present": {"const": True},
-        "absent": {"const": True},
-        "any": {"const": True},
-        "matches": _TEXT,
-    },
-}
-
-
-def _one_or_list(one: Mapping[str, Any], *more: Mapping[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [dict(one), {"type": "array", "minItems": 1, "items": dict(one)}, *more]}
-
-
-Text = Annotated[str, Form(forms.text, _TEXT)]
-SecretText = Annotated[str, Form(forms.secret_text, _TEXT)]
-Flag = Annotated[bool, Form(forms.flag, {"type": "boolean"})]
-Count = Annotated[int, Form(forms.count, {"type": "integer", "minimum": 1})]
-DurationMs = Annotated[int, Form(forms.duration, _DURATION)]
-SomeDurationMs = Annotated[int, Form(forms.some_duration, _DURATION)]
-SizeBytes = Annotated[int, Form(forms.size, {"type": ["string", "integer"]})]
-Day = Annotated[date, Form(forms.iso_date, {"type": "string", "format": "date"})]
-Name = Annotated[str, Form(forms.name, _TEXT)]
-DestinationName = Annotated[str, Form(forms.destination_name, _TEXT)]
-Statuses = Annotated[frozenset[int], Form(forms.statuses, _one_or_list(_STATUS))]
-JsonPath = Annotated[Path, Form(forms.json_path, _TEXT)]
-IgnoredPath = Annotated[Path, Form(forms.ignored_path, {"type": "string", "pattern": r"^body\."})]
-HeaderName = Annotated[str, Form(forms.header_name, _TEXT)]
-OwnHeaderName = Annotated[str, Form(forms.login_header_name, _TEXT)]
-Expected = Annotated[Expect, Form(forms.expect, _one_or_list(_SCALAR, _EXPECT_WORDS))]
-ExpectedText = Annotated[Expect, Form(forms.header_expect, _one_or_list(_TEXT, _EXPECT_WORDS))]
-Pattern = Annotated[
-    Match, Form(paths.match, {"type": "string", "pattern": r"^[A-Z|]+ /", "minLength": 1})
-]
-Templated = Annotated[Template, Form(paths.template, _TEXT, in_route=True)]
-Request = Annotated[paths.LookRequest, Form(paths.look_request, _TEXT, in_route=True)]
-Body = Annotated[Any, Form(paths.look_body, {}, in_route=True)]
-
-
-class Words(BaseModel):
-    """A set of words. `later` holds those that are known but not built, with the way out."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-    later: ClassVar[Mapping[str, str]] = {}
-
-
-class RequestTest(Words):
-    """A test on a request. All parts given must hold; a path that is not there is false."""
-
-    later: ClassVar[Mapping[str, str]] = {
-        "status": "a request has no status; test header or json, or move it into result",
-        "same": "a request is not compared with itself; test header or json",
-    }
-    header: dict[HeaderName, ExpectedText] = Field(
-        {}, description="Header name to exact text, list of texts, or {present: true}."
-    )
-    json_: dict[JsonPath, Expected] = Field(
-        {}, alias="json", description="Path to value, list of values, or {present: true}."
-    )
-
-
-class SlowTest(RequestTest):
-    """A test on an answer, for every route of the destination."""
-
-    later: ClassVar[Mapping[str, str]] = {
-        "same": "slow_down belongs to no single request; test status, header or json"
-    }
-    status: Statuses | None = Field(None, description="A status, or a list of them.")
-
-
-class AnswerTest(SlowTest):
-    """A test on an answer. All parts given must hold; a path that is not there is false."""
-
-    later: ClassVar[Mapping[str, str]] = {}
-    same: dict[JsonPath, Templated] = Field(
-        {}, description="Path to a template whose rendered value must stand there."
-    )
+from gateway.wire.policy_sent import LookWords, NativeKeyWords, SendAsWords, VersionWords
+from gateway.wire.policy_types import (
+    AnswerTest,
+    Count,
+    Day,
+    DestinationName,
+    DurationMs,
+    Flag,
+    HeaderName,
+    IgnoredPath,
+    JsonPath,
+    Name,
+    OwnHeaderName,
+    Pattern,
+    RequestTest,
+    SecretText,
+    SizeBytes,
+    SlowTest,
+    SomeDurationMs,
+    StampPath,
+    Templated,
+    Text,
+    Words,
+)
 
 
 class WaitWords(Words):
@@ -163,47 +95,17 @@ class RuleWords(Words):
     )
 
 
-class LookWords(Words):
-    """How to find out whether an effect happened."""
-
-    request: Request = Field(description="What to ask: GET /path?query.")
-    body: Body = Field(None, description="The question's body, for a POST that only reads.")
-    reads: Annotated[str, OneOf("record", "index")] = Field(
-        "record", description="record: sees a write at once; index: may lag behind."
-    )
-    settle: DurationMs = Field(
-        description="How long a write may stay invisible to this question, such as 5s."
-    )
-    each: JsonPath | None = Field(None, description="The list whose items found is about.")
-    found: AnswerTest = Field(description="The answer that proves that our effect is there.")
-    missing: AnswerTest = Field(description="The answer that proves that it is not there.")
-    take: dict[Text, JsonPath] = Field({}, description="What to keep of the answer.")
-    if_still_missing: Annotated[str | None, OneOf("resend", "park")] = Field(
-        None, description="What to do when it is still missing after settle."
-    )
-
-
 _BODY_TEST: Final = "remove it and test the body: when: {json: {…}}"
-_GUARDS: Final = "use guard: look_first, repeat or none"
 
 
 def not_yet(word: str, way_out: str) -> str:
     return f"{word} is not available in this version: {way_out}"
 
 
-def _guard_later(guard: str, parts: str) -> str:
-    return f"guard {guard} needs {parts}, which this version does not have yet; {_GUARDS}"
-
-
 class RouteWords(Words):
     """One route. The first route that matches a request counts."""
 
     later: ClassVar[Mapping[str, str]] = {
-        "native_key": not_yet("native_key", f"remove it and {_GUARDS}"),
-        "stamp": not_yet("stamp", f"remove it and {_GUARDS}"),
-        "stamp_form": not_yet("stamp_form", f"remove it and {_GUARDS}"),
-        "send_as": not_yet("send_as", "remove it and let the worker send the safer form"),
-        "version": not_yet("version", f"remove it and {_GUARDS}"),
         "graphql": not_yet("graphql", _BODY_TEST),
         "jsonrpc": not_yet("jsonrpc", _BODY_TEST),
         "batch": not_yet("batch", "remove it and send the effects one by one"),
@@ -225,17 +127,7 @@ class RouteWords(Words):
         "replay", description="What a repetition of a confirmed effect gets."
     )
     guard: Annotated[
-        str,
-        OneOf(
-            "repeat",
-            "look_first",
-            "none",
-            later={
-                "native_key": _guard_later("native_key", "native_key"),
-                "unique_field": _guard_later("unique_field", "stamp or send_as"),
-                "version": _guard_later("version", "version"),
-            },
-        ),
+        str, OneOf("native_key", "unique_field", "version", "repeat", "look_first", "none")
     ] = Field("none", description="What may happen after an unknown outcome.")
     covers: Templated | None = Field(
         None, description="Which thing it touches; destination and path if left out."
@@ -243,6 +135,17 @@ class RouteWords(Words):
     result: list[RuleWords] = Field([], description="What answers mean; first match counts.")
     ignore_in_fingerprint: list[IgnoredPath] = Field(
         [], description="Places in the body that differ between tries, such as body.sent_at."
+    )
+    stamp: dict[StampPath, Templated] = Field(
+        {}, description="Members to set in the JSON body: our mark, the term."
+    )
+    stamp_form: dict[Text, Templated] = Field({}, description="Fields to set in a form body.")
+    send_as: SendAsWords | None = Field(None, description="A safer form of the same effect.")
+    native_key: NativeKeyWords | None = Field(
+        None, description="The destination's own idempotency key."
+    )
+    version: VersionWords | None = Field(
+        None, description="The condition under which the write counts."
     )
     look: LookWords | None = Field(None, description="How to find out what happened.")
     repeat_is_harmless: Flag = Field(

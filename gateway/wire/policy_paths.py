@@ -16,6 +16,7 @@ from gateway.wire.policy_complaint import show
 from gateway.wire.policy_forms import TEMPLATE_LIKE, text
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_UUID_LENGTH: Final = 36
 RESERVED_PARTS: Final = frozenset(
     {"effect", "term", "unit", "first_sent", "query", "probe", "body", "header"}
 )
@@ -41,27 +42,72 @@ def _template(written: str, info: ValidationInfo) -> Template:
     except PolicyError as error:
         raise ValueError(str(error)) from None
     for piece in found.pieces:
-        if isinstance(piece, Hole) and "minus" in piece.text and piece.source != "first_sent":
-            raise ValueError(f"{{{piece.text}}}: minus is for first_sent alone; remove it")
+        if isinstance(piece, Hole):
+            _check_encoders(piece)
     return found
 
 
+def _check_encoders(hole: Hole) -> None:
+    """Refuse encoders that undo what an earlier one promised: a length, or a form."""
+    _, *words = (word.strip() for word in hole.text.split("|"))
+    limit: int | None = None
+    uuid = False
+    for word in words:
+        name, _, argument = word.partition(" ")
+        if name in ("minus", "unix") and hole.source != "first_sent":
+            raise ValueError(f"{{{hole.text}}}: {name} is for first_sent alone; remove it")
+        if name == "minus" and limit is not None:
+            raise ValueError(f"{{{hole.text}}}: minus counts; write it before text")
+        if name == "ascii" and limit is not None:
+            raise ValueError(
+                f"{{{hole.text}}}: ascii makes a text longer than text {limit} allows; "
+                "write ascii before text"
+            )
+        if name == "text" and uuid and int(argument) < _UUID_LENGTH:
+            raise ValueError(
+                f"{{{hole.text}}}: a UUID has {_UUID_LENGTH} characters, and {word} cuts it; "
+                "remove it"
+            )
+        if name == "uuid4" and limit is not None and limit < _UUID_LENGTH:
+            raise ValueError(
+                f"{{{hole.text}}}: a UUID has {_UUID_LENGTH} characters, more than text {limit} "
+                "allows; remove one of them"
+            )
+        limit = int(argument) if name == "text" else None if name == "uuid4" else limit
+        uuid = name == "uuid4" or (uuid and name in ("lower", "ascii", "text"))
+
+
 @dataclass(frozen=True, slots=True)
-class LookRequest:
-    """`GET /path?query` of a look."""
+class AskedRequest:
+    """`METHOD /path?query` of a look, or of what is sent instead."""
 
     method: str
     target: Template
 
 
-def look_request(value: Any, info: ValidationInfo) -> LookRequest:
+def look_request(value: Any, info: ValidationInfo) -> AskedRequest:
     method, _, target = text(value).partition(" ")
     if method not in {"GET", "HEAD", "POST"}:
         raise ValueError(f"{show(value)}: a look only reads; write GET /path, or POST")
-    if not target.startswith("/") or re.search(r"[\s\\#]", re.sub(r"\{[^{}]*\}", "", target)):
-        raise ValueError(f"{show(value)} has no path of its own; write GET /path?query")
+    return AskedRequest(method, _target(target, value, info, "GET"))
+
+
+def send_request(value: Any, info: ValidationInfo) -> AskedRequest:
+    method, _, target = text(value).partition(" ")
+    if method not in {"POST", "PUT", "PATCH", "DELETE"}:
+        raise ValueError(f"{show(value)} sends no write; write POST, PUT, PATCH or DELETE /path")
+    return AskedRequest(method, _target(target, value, info, "PUT"))
+
+
+def _target(target: str, value: Any, info: ValidationInfo, method: str) -> Template:
+    around = re.sub(r"\{[^{}]*\}", "", target)
+    if not target.startswith("/") or re.search(r"[^!-~]|[\\#\"]", around):
+        raise ValueError(
+            f"{show(value)} has no path of its own; write {method} /path?query, with other "
+            "characters encoded (%20)"
+        )
     _refuse_dots(target.partition("?")[0], value)
-    return LookRequest(method, _template(target, info))
+    return _template(target, info)
 
 
 def look_body(value: Any, info: ValidationInfo) -> Any:

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.wire.policy_complaint import Loc, Sheet, kind_of, show, word_at
-from gateway.wire.policy_model import LOGINS, LOGINS_LATER, AnyLogin, Words
+from gateway.wire.policy_model import LOGINS, LOGINS_LATER, AnyLogin
 from gateway.wire.policy_paths import RouteContext
+from gateway.wire.policy_types import Words
 from gateway.wire.policy_yaml import SPOILT
 
 W = TypeVar("W", bound=Words)

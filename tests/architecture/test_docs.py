@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.cli.exits import Exit
 from gateway.cli.main import app
 from gateway.settings import Settings
+from gateway.web.lease_metrics import LeaseMetrics
 from gateway.web.metrics import Metrics
 from gateway.wire.problem import PROBLEMS
 
@@ -31,7 +32,9 @@ def named(word: str) -> bool:
 
 def metrics() -> list[str]:
     """Every metric by the name that a query has to use: counters end in _total."""
-    text = generate_latest(Metrics().registry).decode()
+    registry = Metrics().registry
+    LeaseMetrics(registry)
+    text = generate_latest(registry).decode()
     families = text_string_to_metric_families(text)
     ours = [family for family in families if family.name.startswith("fencegate_")]
     return sorted(f"{f.name}_total" if f.type == "counter" else f.name for f in ours)

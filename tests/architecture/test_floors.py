@@ -47,6 +47,7 @@ def test_each_contract_catches_a_planted_import(tmp_path: Path):
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     planted = {
         "core/planted.py": "import asyncio\nimport gateway.store\n",
+        "client/planted.py": "import pydantic\nimport gateway.clock\n",
         "web/planted.py": "import pydantic\nimport sqlite3\nimport gateway.app\n",
     }
     for file, source in planted.items():

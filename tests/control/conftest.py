@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from gateway.clock import ManualClock
+from tests.control.leading import LEADING_PEOPLE, policies_with_leases
 from tests.control.office import Office, policies_of
 from tests.house import running_house
+from tests.proxy.setting import principals
 from tests.raw_destination import RawDestination
 
 
@@ -41,4 +43,19 @@ async def open_office(tmp_path: Path, crm: RawDestination) -> AsyncIterator[Any]
 @pytest.fixture
 async def office(open_office: Any) -> Office:
     opened: Office = await open_office()
+    return opened
+
+
+@pytest.fixture
+async def leased(open_office: Any) -> Office:
+    """An office whose policies declare functions that the gateway grants leases of."""
+    opened: Office = await open_office(policies_with_leases)
+    return opened
+
+
+@pytest.fixture
+async def guarded(open_office: Any, tmp_path: Path) -> Office:
+    """As `leased`, with principals who may lead one function, look, or operate."""
+    people = principals(tmp_path, **LEADING_PEOPLE)
+    opened: Office = await open_office(policies_with_leases, principals=people)
     return opened

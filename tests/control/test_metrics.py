@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.web.lease_metrics import KINDS
 from gateway.web.metrics import DECISIONS, OTHER, OUTCOMES
 from gateway.wire.problem import PROBLEMS
 from tests.control.office import Office
@@ -15,6 +16,7 @@ NAMES = {
     "overhead_seconds", "destination_seconds", "ledger_batch_size", "ledger_transaction_seconds",
     "ledger_lock_wait_seconds", "effects_unknown", "oldest_unknown_age_seconds", "inflight",
     "slot_waiting", "draining", "ledger_up", "policy_last_reload_ok", "policy_info",
+    "transitions_total", "scopes_without_leader", "scopes_without_eligible_candidate",
 }  # fmt: skip
 
 
@@ -62,6 +64,7 @@ async def test_labels_come_from_closed_sets(office: Office) -> None:
         "decision": {*DECISIONS, OTHER},
         "outcome": {*OUTCOMES, OTHER},
         "reason": {*PROBLEMS, OTHER},
+        "kind": {*KINDS, OTHER},
         "digest": {office.panel.policies().digest},
     }
     for _, labels, _ in await scraped(office):

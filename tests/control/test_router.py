@@ -26,7 +26,8 @@ async def call(office: Office, method: str, path: str, **headers: str) -> Any:
 
 @pytest.mark.parametrize(
     "path",
-    ["/none", "/v1", "/v1/none", "/v1/effects/x/y", "/v1/effects/x/resolve/y", "/v1/leases/f",
+    ["/none", "/v1", "/v1/none", "/v1/effects/x/y", "/v1/effects/x/resolve/y", "/v1/leases/f/brew",
+     "/v1/candidates", "/v1/functions/f/x", "/v1/transitions/1",
      "/v2/effects", "/problems/none", "/livez/x", "/d", "/favicon.ico", "/%FF", "/%00"],
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
@@ -53,6 +54,11 @@ async def test_what_is_not_there_is_a_problem(office: Office, method: str, path:
         ("PATCH", "/v1/destinations", READ),
         ("OPTIONS", "/v1/destinations/crm", READ),
         ("POST", "/v1/openapi.json", READ),
+        ("POST", "/v1/leases/f", READ),
+        ("GET", "/v1/leases/f/acquire", "POST"),
+        ("GET", "/v1/candidates/f/h", "PUT, DELETE"),
+        ("POST", "/v1/functions", READ),
+        ("DELETE", "/v1/transitions", READ),
         ("TRACE", "/livez", READ),
     ],
 )

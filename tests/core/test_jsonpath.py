@@ -83,3 +83,23 @@ def test_a_path_of_another_form_is_refused_and_shown(text: str):
 def test_an_empty_path_is_refused():
     with pytest.raises(PolicyError, match="empty path"):
         Path.parse("")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "within"),
+    [("a", "a", True), ("a.b", "a", True), ("a", "a.b", False), ("ab", "a", False),
+     ("a[0].b", "a[0]", True), ("a[1]", "a[0]", False)],
+)  # fmt: skip
+def test_a_path_lies_within_another_or_not(one: str, other: str, within: bool):
+    assert Path.parse(one).is_within(Path.parse(other)) is within
+
+
+def test_a_path_with_any_points_at_no_one_place():
+    assert Path.parse("a[0].b").points
+    assert not Path.parse("a[*].b").points
+
+
+def test_the_list_itself_is_what_stands_around_its_entries():
+    assert Path.parse("a.b[*]").list_itself.find({"a": {"b": [1]}}) == [[1]]
+    assert Path.parse("[*]").list_itself.find([1]) == [[1]]
+    assert Path.parse("a").list_itself.find({"a": [1]}) == [[1]]

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 from gateway.core.fence import OnDuplicate
+from gateway.core.guards import Look, NativeKey, SendAs, Stamp, Version
 from gateway.core.jsonpath import Path
 from gateway.core.match import Match, parse_segment
 from gateway.core.policy import (
-    GUARANTEE,
     NOT_JSON,
     Destination,
     Does,
     Expect,
     Facts,
-    Guard,
     Is,
     Login,
     Route,
@@ -176,10 +175,6 @@ def test_a_secret_shows_itself_nowhere():
     assert login.header.value == "Bearer s3cr3t"
 
 
-def test_every_guard_has_its_guarantee():
-    assert set(GUARANTEE) == set(Guard)
-
-
 def route(name: str, methods: str, *pieces: str, **more: Any) -> Route:
     segments = [segment for piece in pieces if (segment := parse_segment(piece)) is not None]
     match = Match(name, frozenset(methods.split("|")), tuple(segments))
@@ -225,3 +220,39 @@ def test_candidates_end_with_the_first_route_that_asks_nothing_more():
 )
 def test_a_route_knows_whether_it_reads_the_request_body(more: dict[str, Any], reads: bool):
     assert route("r", "POST", "notes", **more).reads_request_body is reads
+
+
+MARKED = Stamp(json=((Path.parse("a"), Template.parse("{effect}")),))
+KEYED = NativeKey(value=Template.parse("{effect}"), window_ms=1, header="Key")
+BODY_KEYED = NativeKey(value=Template.parse("{effect}"), window_ms=1, body=Path.parse("k"))
+
+
+def looking(target: str, found: str = "{effect}") -> Look:
+    return Look("GET", Template.parse(target), same("a", found), Test(), 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "properties"),
+    [
+        ({}, set()),
+        ({"stamp": MARKED}, {"dresses", "edits_body", "uses_values", "uses_mark"}),
+        ({"native_key": KEYED}, {"dresses", "uses_values", "uses_mark"}),
+        ({"native_key": BODY_KEYED}, {"dresses", "edits_body", "uses_values", "uses_mark"}),
+        ({"send_as": SendAs(drop=(Path.parse("a"),))}, {"dresses", "edits_body"}),
+        ({"send_as": SendAs("PUT", Template.parse("/{body.a}"))},
+         {"dresses", "uses_values", "reads_request_body"}),
+        ({"version": Version(lost_when=Test(), header="If-Match")}, {"dresses"}),
+        ({"version": Version(lost_when=json_is("a", PRESENT), query=(("q", Template.parse("x")),))},
+         {"dresses", "uses_values", "reads_answer"}),
+        ({"look": looking("/{effect}")}, set()),
+        ({"look": looking("/a", "{body.a}")}, {"reads_request_body"}),
+        ({"results": (Rule(same("a", "{effect}"), Is.CONFIRMED),)},
+         {"uses_values", "uses_mark", "reads_answer"}),
+    ],
+)  # fmt: skip
+def test_a_route_knows_what_its_words_cost(more: dict[str, Any], properties: set[str]):
+    one = route("r", "POST", "notes", **more)
+
+    known = ("dresses", "edits_body", "uses_values", "uses_mark", "reads_request_body",
+             "reads_answer")  # fmt: skip
+    assert {name for name in known if getattr(one, name)} == properties

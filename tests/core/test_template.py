@@ -197,3 +197,9 @@ def test_encoders_work_from_left_to_right():
 
     assert rendered("{id | lower | ascii | text 30}", values) == shorten("a\\xe9" * 40, 30)
     assert rendered("{id | text 30 | lower}", values) == shorten("A\u00c9" * 40, 30).lower()
+
+
+def test_a_probe_has_a_name_where_there_is_one():
+    values = RequestValues(parts={}, probe="e-1.2")
+
+    assert rendered("{probe | text 40}", values) == "e-1.2"

@@ -11,9 +11,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis.errors import HypothesisException
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from gateway.core import effect, fence
 from gateway.store import batch, clock, operations, rows, upkeep, writer
+from tests.simulation.chance import ONLY_FIND, long_run, seeded
+from tests.simulation.destination import Broken
 
 
 @dataclass(frozen=True)
@@ -111,3 +115,21 @@ ESSENTIAL = frozenset(
     }
 )  # fmt: skip
 """Those that every run of the tests takes away; the others wait for a proof."""
+
+
+def killer(machine: type[RuleBasedStateMachine], examples: int) -> str | None:
+    """Return which promise broke first, or None if all held."""
+    try:
+        run_state_machine_as_test(
+            seeded(machine),
+            settings=long_run(
+                examples, stateful_step_count=40, phases=ONLY_FIND, report_multiple_bugs=False
+            ),
+        )
+    except Broken as broken:
+        return broken.rule
+    except HypothesisException:
+        raise
+    except Exception as error:  # a product without its guards may fall in any way
+        return type(error).__name__
+    return None

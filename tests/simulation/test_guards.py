@@ -5,34 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis.errors import HypothesisException
-from hypothesis.stateful import run_state_machine_as_test
 
 from gateway.core.effect import Outcome
 from gateway.store import operations, upkeep
 from tests.conformance.books import Books, proposal, verdict
-from tests.simulation.chance import ONLY_FIND, PROVE, SEED, count, long_run, seeded
-from tests.simulation.destination import Broken
+from tests.simulation.chance import PROVE, SEED, count
 from tests.simulation.machine import Gateway
-from tests.simulation.mutants import ESSENTIAL, MUTANTS, Mutant
-
-
-def killer(examples: int) -> str | None:
-    """Return which promise broke first, or None if all held."""
-    try:
-        run_state_machine_as_test(
-            seeded(Gateway),
-            settings=long_run(
-                examples, stateful_step_count=40, phases=ONLY_FIND, report_multiple_bugs=False
-            ),
-        )
-    except Broken as broken:
-        return broken.rule
-    except HypothesisException:
-        raise
-    except Exception as error:  # a product without its guards may fall in any way
-        return type(error).__name__
-    return None
+from tests.simulation.mutants import ESSENTIAL, MUTANTS, Mutant, killer
 
 
 def test_the_table_of_guards_names_each_once():
@@ -55,7 +34,7 @@ def test_the_table_of_guards_names_each_once():
 def test_without_a_guard_a_promise_breaks(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
     mutant.apply(monkeypatch)
 
-    killed_by = killer(count(150, 1500))
+    killed_by = killer(Gateway, count(150, 1500))
 
     print(f"\n{mutant.guard:42} -> {killed_by}  (seed {SEED})")
     assert killed_by is not None

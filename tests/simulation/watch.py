@@ -69,9 +69,7 @@ class Watch:
             },
             attempts={
                 (row[0], row[1]): AttemptSeen(row[2], _outcome(row[3]), bool(row[4]))
-                for row in db.execute(
-                    "SELECT effect_id, n, term, outcome, decided FROM attempt"
-                )
+                for row in db.execute("SELECT effect_id, n, term, outcome, decided FROM attempt")
             },
             answers=db.execute("SELECT count(*) FROM answer").fetchone()[0],
             handovers=dict(db.execute("SELECT term, effects FROM handover").fetchall()),

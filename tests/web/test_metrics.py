@@ -107,3 +107,17 @@ def test_the_rest_is_there_from_the_start():
         assert value(metrics, name) is not None, name
     assert b"process_resident_memory_bytes" in text
     assert b"process_open_fds" in text
+
+
+def test_a_time_counts_into_every_bucket_that_it_does_not_exceed():
+    metrics = Metrics(["crm"])
+
+    for seconds in (0.005, 0.0051, 99.0):  # on a bound, just above it, above all of them
+        metrics.request_done("crm", "forwarded", "confirmed", 0.001, seconds)
+
+    def up_to(bound):
+        return value(metrics, f'destination_seconds_bucket{{destination="crm",le="{bound}"}}')
+
+    assert [up_to(bound) for bound in ("0.005", "0.01", "60.0", "+Inf")] == [1, 2, 2, 3]
+    assert value(metrics, 'overhead_seconds_bucket{le="0.001"}') == 3
+    assert value(metrics, 'overhead_seconds_bucket{le="0.0005"}') == 0

@@ -29,7 +29,7 @@ TABLE = {
     "12-bad-duration": (4, 19, ["timeout", "'30 seconds'", "write 500ms"]),
     "13-refuse-without-because": (7, 11, ["does: refuse", "because"]),
     "14-rest-not-last": (5, 12, ["'GET /{rest*}/history'", "put it last"]),
-    "15-word-of-a-later-version": (9, 5, ["stamp", "not available in this version", "remove it"]),
+    "15-word-of-a-later-version": (9, 5, ["batch", "not available in this version", "remove it"]),
     "16-tab": (5, 1, ["tab", "spaces"]),
     "17-syntax": (5, 18, ["not YAML", "quotes"]),
     "18-anchor": (4, 9, ["&all", "write values out"]),
@@ -46,30 +46,18 @@ TABLE = {
     "29-repeat-on-post-without-note": (9, 25, ["POST", "note:"]),
     "30-repeat-that-does-harm": (7, 12, ["repeat", "repeat_is_harmless: true"]),
     "31-login-of-a-later-version": (4, 15, ["query", "not available in this version", "bearer"]),
-    "32-guard-of-a-later-version": (
-        7,
-        12,
-        ["guard unique_field needs stamp or send_as, which this version does not have yet", "none"],
-    ),
+    "32-unique-field-without-a-mark": (7, 12, ["unique_field", "needs stamp or send_as"]),
     "33-encoder-unknown": (8, 13, ["'base64'", "known are text N"]),
     "34-template-in-base-url": (2, 11, ["'/{tenant}'", "no template"]),
     "35-dot-segment": (5, 12, ["'GET /a/../b'", "remove it"]),
     "36-neither-kind": (1, 1, ["destination:", "function:", "neither"]),
     "37-nothing-after-the-colon": (4, 1, ["mode", "write a value"]),
     "38-null": (10, 25, ["status", "null", "remove the word"]),
-    "39-callers-of-a-later-version": (
-        3,
-        10,
-        ["leader-or-claimant", "not available in this version", "use callers: leader or any"],
-    ),
+    "39-callers-unknown": (3, 10, ["callers", "'claimants'", "leader-or-claimant"]),
     "40-method-in-lower-case": (5, 12, ["'get'", "use GET"]),
     "41-part-named-like-a-word": (5, 12, ["{effect}", "rename"]),
     "42-result-looks-without-a-look": (10, 35, ["is: look", "needs look"]),
-    "43-units-of-a-later-version": (
-        3,
-        8,
-        ["units: registered", "not available in this version", "units: free"],
-    ),
+    "43-units-unknown": (3, 8, ["units", "'required'", "registered"]),
     "44-lease-under-another-authority": (
         3,
         1,
@@ -126,6 +114,44 @@ TABLE = {
         42,
         ["within 20h and lasts 5h", "more than the 1d", "write less"],
     ),
+    "68-unique-field-without-a-look": (7, 12, ["unique_field", "needs look"]),
+    "69-native-key-guard-without-a-key": (7, 12, ["native_key", "say where the key goes"]),
+    "70-version-guard-without-a-version": (7, 12, ["needs version", "condition"]),
+    "71-native-key-without-window": (9, 17, ["window is missing", "add it", "or unknown"]),
+    "72-native-key-without-the-effect": (9, 50, ["'{body.email}'", 'write "{effect}"']),
+    "73-native-key-made-from-the-term": (9, 50, ["{term}", "changes between tries"]),
+    "74-native-key-in-two-places": (9, 17, ["one of header, body and query", "header and query"]),
+    "75-window-without-a-unit": (9, 70, ["window: 24", "write 30m, 24h, or unknown"]),
+    "76-two-at-once": (9, 84, ["at_once: 2", "write 1"]),
+    "77-misuse-that-tests-nothing": (9, 88, ["misuse_when is empty", "add a test"]),
+    "78-key-in-a-header-of-the-transport": (9, 26, ["'Content-Length'", "frames the request"]),
+    "79-stamp-and-form": (10, 5, ["JSON or a form", "stamp or stamp_form"]),
+    "80-stamps-in-each-others-way": (9, 13, ["ref.id and ref", "keep one"]),
+    "81-stamp-on-many-places": (9, 13, ["'items[*].ref'", "name one"]),
+    "82-stamp-on-a-method-without-body": (9, 5, ["DELETE has no body", "route of its own"]),
+    "83-stamp-of-a-probe": (9, 35, ["{probe}", "for a look alone"]),
+    "84-empty-stamp": (10, 12, ["stamp is empty", "remove it"]),
+    "85-look-for-another-form-of-the-mark": (
+        10,
+        5,
+        ["asks for {effect}", "carries {effect | uuid4}", "same encoders"],
+    ),
+    "86-look-made-from-the-term": (11, 16, ["request", "{term}", "changes between tries"]),
+    "87-send-as-a-read": (9, 24, ["'GET /contacts/{effect}'", "sends no write", "write POST"]),
+    "88-send-as-nothing": (9, 14, ["send_as is empty", "remove it"]),
+    "89-send-as-without-a-path": (9, 24, ["'PUT contacts/{effect}'", "write PUT /path"]),
+    "90-send-as-a-credential": (9, 24, ["'Authorization'", "carries a credential"]),
+    "91-unique-field-that-sends-no-mark": (10, 5, ["nothing that is sent carries it", "stamp"]),
+    "92-version-that-is-not-sent": (9, 14, ["one of send and send_query", "neither"]),
+    "93-version-without-lost-when": (9, 14, ["lost_when is missing", "add it"]),
+    "94-version-that-is-always-lost": (9, 42, ["lost_when is empty", "add a test"]),
+    "95-version-read-without-a-look": (9, 37, ["from", "add a look"]),
+    "96-uuid-cut-short": (9, 18, ["uuid4 | text 20", "36 characters", "remove it"]),
+    "97-ascii-after-its-length": (9, 18, ["text 40 | ascii", "write ascii before text"]),
+    "98-unix-of-no-time": (9, 18, ["unix is for first_sent alone", "remove it"]),
+    "99-head-that-reads-a-body": (13, 14, ["HEAD has none", "GET"]),
+    "100-get-with-a-body": (15, 7, ["GET sends none", "POST"]),
+    "101-key-in-json-beside-a-form": (10, 24, ["JSON", "form"]),
 }
 
 
@@ -161,17 +187,35 @@ LOOK = (
     '"GET /a?x={effect}", settle: 5s, found: {json: {"[0]": {present: true}}}, '
     "missing: {status: 200}}}\n"
 )
+STAMPED = LOOK.replace("does: write", 'does: write, stamp: {x: "{effect}"}').replace(
+    '{json: {"[0]": {present: true}}}', '{same: {x: "{effect}"}}'
+).replace("x={effect}", "x={effect}&y=1")
+KEYED = (
+    '  - {match: POST /a, does: write, guard: native_key, covers: "a/{effect}", native_key: '
+    '{header: Key, value: "{effect}", window: 24h}}\n'
+)
 WARNED = {
     "  - {match: POST /search, does: read}\n": "does: read on POST passes unfenced",
     '  - {match: GET /a, does: read, guard: none, covers: "a"}\n': "guard and covers do nothing",
     '  - {match: POST /a, does: write, covers: "a"}\n': "this write has no guard",
     "  - {match: POST /a, does: write, guard: none}\n": "this write has no covers",
-    LOOK: "writes no mark into what is sent",
+    LOOK: "nothing that is sent carries our mark",
+    KEYED.replace("native_key,", "repeat, repeat_is_harmless: true, note: x,"): "never relies on it",
+    STAMPED.replace("look_first", "none"): "guard none never looks",
+    STAMPED.replace("found", "each: items, found").replace("{effect}&", "all&"): (
+        "cannot tell a full page from the end"
+    ),
 }
 NOTED = [
     '  - {match: POST /search, does: read, note: "only searches"}\n',
     "  - {match: POST /search, when: {json: {kind: query}}, does: read}\n",
     LOOK.replace("does: write", 'does: write, note: "the worker puts the mark into x"'),
+    KEYED,
+    STAMPED,
+    STAMPED.replace("found", "each: items, found"),
+    STAMPED.replace("found", "each: items, found")
+    .replace("{effect}&", "all&")
+    .replace("missing: {status: 200", "missing: {status: 200, json: {has_more: false}"),
 ]
 
 

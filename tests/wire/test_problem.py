@@ -16,6 +16,7 @@ CONTRACT = {
     409: {
         *("in-flight", "duplicate", "result-unavailable", "effect-abandoned"),
         *("attempts-exhausted", "lease-held", "version-conflict", "too-early"),
+        *("not-eligible", "not-preferred"),
     },
     410: {"lease-gone"},
     412: {

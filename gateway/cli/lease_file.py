@@ -1,0 +1,76 @@
+"""Leases in the ledger's own file: read beside a gateway, or released at rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gateway.cli.at_rest import LOCAL_OPERATOR, ledger_file, open_at_rest
+from gateway.cli.exits import Exit, fail
+from gateway.control.lease_views import lease_out, terms_of
+from gateway.core.ids import Scope
+from gateway.core.lease import Ask, Turned
+from gateway.store.lease_records import LeaseAnswer, LeaseRecord
+from gateway.store.queries import Reader
+
+T = TypeVar("T")
+
+
+def list_leases(
+    ledger: str | None, function: str | None, limit: int, cursor: str | None
+) -> dict[str, Any]:
+    """Return a page of leases as /v1 gives it. A file knows no policies, so what was never led
+    is not in it."""
+    only = None if function is None else [function]
+    records = asyncio.run(_read(ledger_file(ledger), lambda reader, now: reader.leases(only, now)))
+    if cursor is not None:
+        behind = tuple(cursor.split("/", 1))
+        records = [record for record in records if tuple(record.scope) > behind]
+    page = records[:limit]
+    more = "/".join(page[-1].scope) if len(records) > limit else None
+    return {"items": [_shown(record) for record in page], "next": more}
+
+
+def show_lease(ledger: str | None, function: str, unit: str | None) -> dict[str, Any] | None:
+    """Return a lease as /v1 gives it, or None if the scope was never led."""
+    scope = Scope(function, unit or "")
+    record = asyncio.run(_read(ledger_file(ledger), lambda reader, now: reader.lease(scope, now)))
+    return None if record.lease is None else _shown(record)
+
+
+def release_lease(
+    ledger: str | None, function: str, unit: str | None, holder: str, term: int
+) -> dict[str, Any]:
+    """Release in the file itself, which no gateway may be using; return the lease."""
+    ask = Ask(holder=holder, principal=LOCAL_OPERATOR, term=term, operator=True)
+    answer = asyncio.run(_release(ledger_file(ledger), Scope(function, unit or ""), ask))
+    if isinstance(answer.answer, Turned):
+        fail(f"the lease is not released: {answer.answer.why}", Exit.CONFLICT)
+    return _shown(answer.record)
+
+
+async def _read(path: Path, ask: Callable[[Reader, int], Awaitable[T]]) -> T:
+    from gateway.clock import SystemClock
+
+    reader = await Reader.open(path)
+    try:
+        return await ask(reader, SystemClock().wall_ms())
+    finally:
+        await reader.close()
+
+
+async def _release(path: Path, scope: Scope, ask: Ask) -> LeaseAnswer:
+    ledger = await open_at_rest(
+        path, "if it is a gateway that runs, release through it with --url http://host:port"
+    )
+    try:
+        return await ledger.release(scope, ask, terms_of(None))
+    finally:
+        await ledger.close()
+
+
+def _shown(record: LeaseRecord) -> dict[str, Any]:
+    margin_ms = terms_of(None).rules.margin_ms  # of the defaults: policies are not in the file
+    return lease_out(record, margin_ms, counted=True).model_dump()

@@ -1,0 +1,177 @@
+"""A table that lets broken reconciliation pass is no guard: each break must fail a row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gateway.core import reconcile
+from tests.core import reconcile_table
+
+# (what is broken, the text in the source, what stands there instead)
+BREAKS = [
+    ("an attempt in flight is left to itself", "if known is None:", "if False:"),
+    ("an owner gets no time to settle", "open_until + OWNER_SLACK_MS", "open_until"),
+    ("the wait may lie in the past", "max(open_until + OWNER_SLACK_MS, case.now_ms + 1)",
+     "open_until + OWNER_SLACK_MS"),
+    ("a known effect is reconciled", "if known is not Outcome.UNKNOWN:", "if False:"),
+    ("found proves nothing", "if Verdict.FOUND in seen:", "if False:"),
+    ("found once is enough only as the last word", "Verdict.FOUND in seen",
+     "seen[-1:] == [Verdict.FOUND]"),
+    ("several are one", "if Verdict.MANY in seen:", "if False:"),
+    ("no guard looks", "case Guard.NONE:\n            return OpenException(Unsolved.NO_GUARD)",
+     "case Guard.NONE:\n            return _by_look(case, Unsolved.NO_GUARD)"),
+    ("repeat does not wait for the seal",
+     "case Guard.REPEAT:\n            return _again(case, _earliest_ms(case, after_seal=True))",
+     "case Guard.REPEAT:\n            return _again(case, _earliest_ms(case, after_seal=False))"),
+    ("answered attempts hold a seal", "if one.outcome is Outcome.UNKNOWN]\n", "]\n"),
+    ("the first seal is the last", "return max(one.seal_at_ms", "return min(one.seal_at_ms"),
+    ("the deadline is the seal", "return max(one.seal_at_ms", "return max(one.deadline_at_ms"),
+    ("an attempt is over at its deadline only",
+     "return one.deadline_at_ms if one.ended_at_ms is None else one.ended_at_ms",
+     "return one.deadline_at_ms"),
+    ("misuse is forgiven", "if KEY_MISUSED in reasons:", "if False:"),
+    ("never is forgotten", "Unsolved.NEVER_RETRY if reasons & forbidding else None", "None"),
+    ("every rule forbids", "for at, rule in rules if rule.never_retry}", "for at, rule in rules}"),
+    ("rules are counted from nothing", "results, start=1)", "results, start=0)"),
+    ("the lag does not count", "countable_ms = _seal_ms(case) + look.settle_ms",
+     "countable_ms = _seal_ms(case)"),
+    ("the seal does not count", "countable_ms = _seal_ms(case) + look.settle_ms",
+     "countable_ms = look.settle_ms"),
+    ("odd content is never odd", "if probe.verdict is Verdict.OTHER and probe.started_at_ms >=",
+     "if False and probe.started_at_ms >="),
+    ("odd content is odd at once",
+     "probe.verdict is Verdict.OTHER and probe.started_at_ms >= countable_ms",
+     "probe.verdict is Verdict.OTHER"),
+    ("every negative counts", "        and probe.started_at_ms >= countable_ms\n", ""),
+    ("a negative must come later still", "        and probe.started_at_ms >= countable_ms\n",
+     "        and probe.started_at_ms > countable_ms\n"),
+    ("an old leader's probes count", "        and probe.term == case.term", ""),
+    ("errors count as negatives", "        if probe.verdict is Verdict.MISSING\n",
+     "        if probe.verdict in (Verdict.MISSING, Verdict.ERROR)\n"),
+    ("one negative is enough", "if counted and counted[-1].started_at_ms - counted[0]"
+     ".started_at_ms >= spacing_ms:", "if counted:"),
+    ("two at once are two", "SPACING_MIN_MS: Final = 1_000", "SPACING_MIN_MS: Final = 0"),
+    ("the lag does not space", "max(SPACING_MIN_MS, look.settle_ms)", "SPACING_MIN_MS"),
+    ("spaced a moment longer", ".started_at_ms >= spacing_ms", ".started_at_ms > spacing_ms"),
+    ("the last two are cited", "(counted[0], counted[-1])", "(counted[-2], counted[-1])"),
+    ("two probes at once", "if case.now_ms < until_ms:", "if False:"),
+    ("a probe under way blocks for ever", "if case.now_ms < until_ms:", "if True:"),
+    ("a probe gets no time", "+ case.route.limits.timeout_ms + OWNER_SLACK_MS", ""),
+    ("probes are never enough", "if failures >= PROBES_FAILED_MAX:", "if False:"),
+    ("one probe too many", "failures >= PROBES_FAILED_MAX", "failures > PROBES_FAILED_MAX"),
+    ("the second probe does not wait",
+     "earliest_ms = counted[0].started_at_ms + spacing_ms", "earliest_ms = countable_ms"),
+    ("nothing is asked before it counts",
+     "earliest_ms = max(_over_ms(one) for one in _unknown(case))", "earliest_ms = countable_ms"),
+    ("it is asked while it runs", "max(_over_ms(one) for one", "min(_over_ms(one) for one"),
+    ("no second early probe is spared",
+     "elif any(probe.verdict in (Verdict.MISSING, Verdict.OTHER) for probe in case.probes):",
+     "elif False:"),
+    ("odd content does not send it to its time", "in (Verdict.MISSING, Verdict.OTHER)",
+     "in (Verdict.MISSING,)"),
+    ("no back-off", "    if failures:\n", "    if False:\n"),
+    ("the back-off undoes the space",
+     "earliest_ms = max(earliest_ms, case.probes[-1].started_at_ms + _back_off_ms(failures))",
+     "earliest_ms = case.probes[-1].started_at_ms + _back_off_ms(failures)"),
+    ("all errors count, answers or not", "            break\n", "            continue\n"),
+    ("a lost probe is an answer", "(Verdict.ERROR, Verdict.LOST, None)", "(Verdict.ERROR, None)"),
+    ("an open probe is an answer", "(Verdict.ERROR, Verdict.LOST, None)",
+     "(Verdict.ERROR, Verdict.LOST)"),
+    ("the back-off does not grow", "BACK_OFF_MIN_MS << min(times - 1, 30)", "BACK_OFF_MIN_MS"),
+    ("the back-off grows for ever", ", BACK_OFF_MAX_MS)", ", BACK_OFF_MAX_MS * 9)"),
+    ("an overwritten mark is a missing one",
+     "    if case.overtaken:\n        return OpenException(Unsolved.SUPERSEDED)\n", ""),
+    ("a moved version is sent again",
+     "if case.route.guard is Guard.VERSION and probes[-1].moved:", "if False:"),
+    ("every guard knows versions", "case.route.guard is Guard.VERSION and ", ""),
+    ("the first probe's version counts", "probes[-1].moved", "probes[0].moved"),
+    ("what moved is sent again", "return Settle(Outcome.NO_EFFECT, ResolvedBy.PROBE, probes)\n",
+     "return Settle(Outcome.NO_EFFECT, ResolvedBy.PROBE, probes, resend=True)\n"),
+    ("never is forgotten after a look",
+     "    if never is not None:\n        return OpenException(never)\n", ""),
+    ("all that is missing is sent again", "if not case.route.resends_if_missing:", "if False:"),
+    ("all that is missing is parked", "if not case.route.resends_if_missing:", "if True:"),
+    ("it is sent again under nobody's term", "resend=case.live_term is not None)", "resend=True)"),
+    ("a misused key is used again", "    if any(one.reason == KEY_MISUSED for one in case.tries):"
+     "\n        return OpenException(Unsolved.KEY_MISUSED)\n", ""),
+    ("support is taken for granted", "if key.supported_when is not None and case.key_supported "
+     "is not True:", "if False:"),
+    ("silence is support", "case.key_supported is not True:", "case.key_supported is False:"),
+    ("support is always asked for", "key.supported_when is not None and ", ""),
+    ("an unknown window is endless", "return _by_look(case, Unsolved.WINDOW_UNKNOWN)",
+     "return Resend(1)"),
+    ("the last bytes are sent", "same_as = _unknown(case)[0].n", "same_as = case.tries[-1].n"),
+    ("the very first bytes are sent", "same_as = _unknown(case)[0].n", "same_as = 1"),
+    ("two at a time", "after_seal=key.at_once == 1", "after_seal=False"),
+    ("always one at a time", "after_seal=key.at_once == 1", "after_seal=True"),
+    ("the window runs from any attempt",
+     "for one in case.tries if one.sent)", "for one in case.tries)"),
+    ("the window runs from the last attempt", "used_from_ms = min(", "used_from_ms = max("),
+    ("the whole window is used", "WINDOW_USED: Final = 0.8", "WINDOW_USED: Final = 1.0"),
+    ("the window's end is inside", "case.now_ms) >= used_from_ms", "case.now_ms) > used_from_ms"),
+    ("a wait may lead out of the window", "max(earliest_ms, case.now_ms) >=", "case.now_ms >="),
+    ("the window never ends", "if max(earliest_ms, case.now_ms) >=", "if False and case.now_ms >="),
+    ("version never looks", "if version is None or route.look is not None:",
+     "if version is None:"),
+    ("a weak condition is enough",
+     "if not version.exact and not route.repeat_is_harmless:", "if False:"),
+    ("what is harmless is refused",
+     "if not version.exact and not route.repeat_is_harmless:", "if not version.exact:"),
+    ("version does not wait for the seal",
+     "return _again(case, _earliest_ms(case, after_seal=True))\n\n\ndef _earliest_ms",
+     "return _again(case, _earliest_ms(case, after_seal=False))\n\n\ndef _earliest_ms"),
+    ("the seal alone counts",
+     "max(over_ms, _seal_ms(case)) if after_seal", "_seal_ms(case) if after_seal"),
+    ("resends do not slow down", "_back_off_ms(_resent(case) + 1)", "_back_off_ms(1)"),
+    ("the first attempt's end counts", "_over_ms(case.tries[-1])", "_over_ms(case.tries[0])"),
+    ("attempts before the unknown one count", "return len(case.tries) - first - 1",
+     "return len(case.tries) - 1"),
+    ("nothing forbids a resend",
+     "    if against is not None:\n        return _by_look(case, against)\n", ""),
+    ("what forbids a resend forbids a look", "        return _by_look(case, against)\n",
+     "        return OpenException(against)\n"),
+    ("resends do not wait",
+     "    if case.now_ms < earliest_ms:\n        return WaitUntil(earliest_ms)\n", ""),
+    ("resends wait a moment longer",
+     "if case.now_ms < earliest_ms:", "if case.now_ms <= earliest_ms:"),
+    ("no leader is needed",
+     "if case.live_term is None or case.live_term < max(", "if False and 0 < max("),
+    ("an old term is as good",
+     "case.live_term is None or case.live_term < max(one.term for one in case.tries)",
+     "case.live_term is None"),
+    ("the first attempt's term counts", "case.live_term < max(one.term for one in case.tries)",
+     "case.live_term < case.tries[-1].term"),
+    ("only its own leader may", "case.live_term < max(one.term for one in case.tries)",
+     "case.live_term != max(one.term for one in case.tries)"),
+    ("a leader is awaited for ever",
+     "if case.now_ms >= _seal_ms(case) + LEADER_AWAITED_MS:", "if False:"),
+    ("a leader is awaited a moment longer", "case.now_ms >= _seal_ms(case) + LEADER",
+     "case.now_ms > _seal_ms(case) + LEADER"),
+    ("it overtakes", "    if case.overtaken:\n        return Unsolved.SUPERSEDED\n", ""),
+    ("never is forgotten before a resend", "    if never is not None:\n        return never\n", ""),
+    ("a rejected resend is sent again", "if last.outcome is Outcome.REJECTED:", "if False:"),
+    ("any rejection ends it", "last = case.tries[-1]\n    if last.outcome is Outcome.REJECTED:",
+     "last = case.tries[-1]\n    if Outcome.REJECTED in [one.outcome for one in case.tries]:"),
+    ("a lost condition is a rejection", "if last.reason == CONDITION_LOST", "if False"),
+    ("resends never end", "if _resent(case) >= RESENDS_MAX else None", "if False else None"),
+    ("one resend too many", "_resent(case) >= RESENDS_MAX", "_resent(case) > RESENDS_MAX"),
+]  # fmt: skip
+
+
+def broken(old: str, new: str) -> ModuleType:
+    source = Path(str(reconcile.__file__)).read_text()
+    assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times"
+    made = ModuleType(reconcile.__name__)  # dataclasses look their module up by its name
+    exec(compile(source.replace(old, new), "<broken>", "exec"), made.__dict__)
+    return made
+
+
+@pytest.mark.parametrize(("old", "new"), [pytest.param(*rest, id=name) for name, *rest in BREAKS])
+def test_a_break_of_reconciliation_fails_a_row(old: str, new: str, request: pytest.FixtureRequest):
+    killed_by = reconcile_table.mistakes(broken(old, new))
+
+    print(f"{request.node.callspec.id}: {len(killed_by)} rows, the first {killed_by[:1]}")
+    assert killed_by
