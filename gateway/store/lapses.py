@@ -58,6 +58,9 @@ def lapse(
     wanted = Wanted()
     wanted.grants.update(s for s in (*live, *free, *open_to_all) if s.function in terms)
     batch.load(wanted)
+    (listening_since_ms,) = db.execute(
+        "SELECT coalesce(max(started_at_ms), 0) FROM instance WHERE id = ?", (instance,)
+    ).fetchone()
     found: list[Lapsed] = []
     looks: list[int | None] = []
     for scope in wanted.grants:
@@ -66,7 +69,7 @@ def lapse(
         if row.lease is not None and row.lease.ended is None:
             count = bring_up_to_date(batch, row, known)
             found += _ended_or_late(batch, row, known, count)
-        found += _vacancy(batch, row, known, count, vacant)
+        found += _vacancy(batch, row, known, count, vacant, listening_since_ms)
         if scope not in vacant:
             late = row.uncertain_at_ms is not None
             looks.append(next_look_ms(record_of(batch, row, count), known, late=late))
@@ -124,17 +127,26 @@ def _ended_or_late(batch: Batch, row: LeaseRow, terms: FunctionTerms, count: int
 
 
 def _vacancy(
-    batch: Batch, row: LeaseRow, terms: FunctionTerms, count: int, vacant: set[Scope]
+    batch: Batch,
+    row: LeaseRow,
+    terms: FunctionTerms,
+    count: int,
+    vacant: set[Scope],
+    listening_since_ms: int,
 ) -> list[Lapsed]:
     """Raise the alarm once for each time that a scope is left with nobody to lead it.
 
-    A unit's scope that was given back is done with, not deserted.
+    A unit's scope that was given back is done with, not deserted. While no gateway ran, nobody
+    could report, so silence counts from its start.
     """
     scope, lease = row.scope, row.lease
     view = view_of(batch, row, count)
     reasons = machine.no_candidate(view, terms.rules, terms.eligible)
     done = bool(scope.unit) and lease is not None and lease.ended is not Ended.EXPIRED
-    waited = lease is None or batch.now_ms >= (lease.ended_at_ms or 0) + terms.rules.fresh_for_ms
+    waited = lease is None
+    if lease is not None:
+        silent_since_ms = max(lease.ended_at_ms or 0, listening_since_ms)
+        waited = batch.now_ms >= silent_since_ms + terms.rules.fresh_for_ms
     if reasons is None or done or (lease is None and not reasons):
         vacant.discard(scope)
         return []

@@ -98,7 +98,7 @@ def test_show_tells_what_each_route_guarantees_and_never_a_secret(tmp_path, monk
     assert "destination crm  http://127.0.0.1:9100" in done.output
     assert "BOUNDARY PARTIAL" in done.output
     assert "login header in X-Key" in done.output
-    assert "guard repeat: at most once, then a person (once reconciled: sent again" in done.output
+    assert "guard repeat: best effort: sent again under a live term" in done.output
     assert "guard none: at most once, then a person" in done.output
     assert "refused: these are the sandbox's controls" in done.output
     assert "function varredura-de-oportunidades" in done.output
@@ -124,8 +124,86 @@ def test_show_tells_one_destination_in_json(tmp_path):
         "covers": "{kind}/new/{effect}",
         "guard": "none",
         "guarantee": "at most once, then a person",
+        "guarantee_holds": "",
         "on_duplicate": "replay",
     }
+
+
+SENT = """\
+destination: crm
+base_url: https://crm.example.com
+checked: 2026-11-01
+routes:
+  - match: POST /a/{id}
+    does: write
+    guard: native_key
+    covers: "a/{id}"
+    stamp: {ref: "{effect}", term: "{term}"}
+    send_as: {request: "PUT /b/{id}", query: {by: ref}, header: {Prefer: merge}, drop: [id]}
+    native_key: {header: Key, value: "{effect}", window: 24h, at_once: 1,
+                 busy_when: {status: 409}, misuse_when: {status: 422}}
+    version: {send: If-Match, exact: true, lost_when: {status: 412}}
+    look:
+      request: GET /a?ref={effect}
+      settle: 5s
+      each: items
+      found: {status: 200, same: {ref: "{effect}"}}
+      missing: {status: 200}
+"""
+
+
+def test_show_says_what_is_put_into_what_is_sent(tmp_path):
+    (tmp_path / "crm.yaml").write_text(SENT)
+
+    done = run("show", tmp_path)
+
+    told = [line.strip() for line in done.output.splitlines()]
+    for line in [
+        "sent as PUT /b/{id}",
+        "sent with query by = ref",
+        "sent with header Prefer = merge",
+        "sent without id",
+        "stamped in the JSON body: ref = {effect}, term = {term}",
+        "native key in header Key = {effect}, kept for 1d, one at a time",
+        "still running if status 409",
+        "another request under the key if status 422",
+        "under the condition If-Match (the worker's), exact; lost if status 412",
+    ]:
+        assert line in told
+    assert "guard native_key: good: sent again with the same key and bytes for 80% of the 1d" in (
+        done.output
+    )
+    assert "look: GET /a?ref={effect} (the record), each of items, there if" in done.output
+
+
+def test_show_tells_what_is_sent_in_json(tmp_path):
+    (tmp_path / "crm.yaml").write_text(SENT)
+
+    done = run("show", tmp_path, "--json")
+
+    route = json.loads(done.output)["destinations"][0]["routes"][0]
+    assert route["guarantee"] == "good"
+    assert route["guarantee_holds"].startswith("sent again with the same key")
+    assert route["stamp"] == {"ref": "{effect}", "term": "{term}"}
+    assert route["native_key"]["place"] == "header Key"
+    assert route["send_as"]["request"] == "PUT /b/{id}"
+    assert route["version"] == {
+        "send": "If-Match",
+        "send_query": {},
+        "from": "worker",
+        "exact": True,
+    }
+
+
+def test_explain_says_what_the_key_and_the_condition_make_of_an_answer(tmp_path):
+    (tmp_path / "crm.yaml").write_text(SENT)
+
+    done = run("explain", "POST", "/a/1", "--folder", tmp_path)
+
+    assert "sent as PUT /b/{id}" in done.output
+    assert "status 422: unknown (key misused), raises an alarm" in done.output
+    assert "status 409: unknown (still running)" in done.output
+    assert "status 412: rejected (condition lost)" in done.output
 
 
 LEASED = (

@@ -120,7 +120,7 @@ class Leadership(Stage):
 
     @rule(
         place=places,
-        verb=st.sampled_from(["renew", "release", "step-down", "hand-off"]),
+        verb=st.sampled_from(["renew", "release", "release", "step-down", "hand-off"]),
         wrong=st.sampled_from(["both", "the term", "the incarnation"]),
     )
     def a_stale_question_comes_in(self, place: int, verb: str, wrong: str) -> None:
@@ -155,12 +155,15 @@ class Leadership(Stage):
     def a_zombie_writes(self, place: int, key: str, covers: str) -> None:
         self.write(*self.known[place % len(self.known)], key, covers)
 
-    @rule(place=places, key=keys, covers=covers, later=st.integers(0, 1))
-    def somebody_writes_under_the_leaders_term(
+    @rule(place=places, key=keys, covers=covers, later=st.integers(-1, 1))
+    def somebody_writes_under_a_term_beside_the_leaders(
         self, place: int, key: str, covers: str, later: int
     ) -> None:
+        lease = self.watch.seen.lease
         holder, _ = self.known[place % len(self.known)]
-        self.write(holder, self.watch.seen.last_term + later or 1, key, covers)
+        if lease is not None and later:
+            holder = lease.holder
+        self.write(holder, max(self.watch.seen.last_term + later, 1), key, covers)
 
     @precondition(lambda self: self.admitted)
     @rule(place=places, outcome=st.sampled_from(list(Outcome)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.core import fence, lease
-from gateway.store import batch, clock, lapses, lease_rows, leases, writer
+from gateway.store import batch, clock, lease_rows, leases, writer
 from tests.simulation import lease_client
 from tests.simulation.mutants import Mutant
 
@@ -69,9 +69,6 @@ LEASE_MUTANTS = [
            "self._recent.forget()", "pass"),
     Mutant("forgetting before a keeper's turn", writer.Writer, "_transaction",
            "self._recent.forget()", "pass"),
-    Mutant("what a keeper leaves alone", lapses, "lapse",
-           "if row.lease is not None and row.lease.ended is None:",
-           "if row.lease is not None:"),
 ]  # fmt: skip
 
 LEASE_ESSENTIAL = frozenset(

@@ -187,9 +187,11 @@ LOOK = (
     '"GET /a?x={effect}", settle: 5s, found: {json: {"[0]": {present: true}}}, '
     "missing: {status: 200}}}\n"
 )
-STAMPED = LOOK.replace("does: write", 'does: write, stamp: {x: "{effect}"}').replace(
-    '{json: {"[0]": {present: true}}}', '{same: {x: "{effect}"}}'
-).replace("x={effect}", "x={effect}&y=1")
+STAMPED = (
+    LOOK.replace("does: write", 'does: write, stamp: {x: "{effect}"}')
+    .replace('{json: {"[0]": {present: true}}}', '{same: {x: "{effect}"}}')
+    .replace("x={effect}", "x={effect}&y=1")
+)
 KEYED = (
     '  - {match: POST /a, does: write, guard: native_key, covers: "a/{effect}", native_key: '
     '{header: Key, value: "{effect}", window: 24h}}\n'
@@ -200,7 +202,9 @@ WARNED = {
     '  - {match: POST /a, does: write, covers: "a"}\n': "this write has no guard",
     "  - {match: POST /a, does: write, guard: none}\n": "this write has no covers",
     LOOK: "nothing that is sent carries our mark",
-    KEYED.replace("native_key,", "repeat, repeat_is_harmless: true, note: x,"): "never relies on it",
+    KEYED.replace(
+        "native_key,", "repeat, repeat_is_harmless: true, note: x,"
+    ): "never relies on it",
     STAMPED.replace("look_first", "none"): "guard none never looks",
     STAMPED.replace("found", "each: items, found").replace("{effect}&", "all&"): (
         "cannot tell a full page from the end"

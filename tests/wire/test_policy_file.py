@@ -15,28 +15,11 @@ from gateway.core.errors import PolicyError
 from gateway.core.fence import Authority, Callers, OnDuplicate
 from gateway.core.policy import Connections, Does, Facts, Guard, Is, Limits, Mode
 from gateway.core.template import RequestValues
-from gateway.wire.policy_file import Loaded, load_policies
+from gateway.wire.policy_file import load_policies
+from tests.wire.policy_folder import FULL, HEAD, TODAY, good, load, said
 
 SHIPPED = Path(__file__).parents[2] / "policies"
-TODAY = date(2026, 11, 30)
-HEAD = "destination: crm\nbase_url: https://crm.example.com\nchecked: 2026-11-01\n"
 READS = 'routes:\n  - {match: "GET /{rest*}", does: read}\n'
-
-
-def load(folder: Path, env: dict[str, str] | None = None, **files: str) -> Loaded:
-    for stem, text in files.items():
-        (folder / f"{stem}.yaml").write_text(text)
-    return load_policies(folder, env=env or {}, today=TODAY)
-
-
-def good(folder: Path, text: str, env: dict[str, str] | None = None):
-    loaded = load(folder, env, crm=text)
-    assert loaded.policies is not None, [str(one) for one in loaded.complaints]
-    return loaded.policies.destinations["crm"]
-
-
-def said(loaded: Loaded) -> list[str]:
-    return [f"{one.line}:{one.column} {one.severity} {one.message}" for one in loaded.complaints]
 
 
 def test_the_shipped_policies_load_without_a_complaint():
@@ -86,54 +69,6 @@ def test_what_is_left_out_takes_the_defaults_of_the_contract(tmp_path):
     assert (route.key, route.on_duplicate, route.line) == (None, OnDuplicate.REPLAY, 5)
 
 
-FULL = """\
-fence_policy: 1
-destination: crm
-base_url: https://${env:SUBDOMAIN}.crm.example.com:8443/api/v2/
-boundary: partial
-checked: 2026-11-01
-login: {kind: bearer, token: "${env:CRM_TOKEN}"}
-limits: {at_once: 8, timeout: 20s, connect: 2s, settle: 500ms, body_max: 256KiB,
-         barrier_wait: 0s, max_attempts: 3}
-connections: fresh
-mode: observe
-functions: [sweep]
-setup: ["Create the field external_id."]
-slow_down:
-  - when: {status: [429, 503], json: {"errors[*].code": [RATE, 7]}}
-    wait: {header: X-Reset, as: unix_ms, else: 2s}
-routes:
-  - name: create
-    match: POST /{kind:contacts|notes}
-    when: {json: {type: {present: true}}, header: {X-Api: "2"}}
-    does: write
-    note: the worker puts the mark into external_id, and a second POST with it is merged
-    key: "{unit}/{body.email | lower}"
-    on_duplicate: reject
-    guard: look_first
-    covers: "{kind}/new/{effect}"
-    repeat_is_harmless: true
-    ignore_in_fingerprint: [body.sent_at]
-    limits: {timeout: 5s}
-    result:
-      - {when: {status: 201}, is: confirmed, take: {id: data.id}}
-      - {when: {status: 409, same: {"data.email": "{body.email}"}}, is: look}
-      - {when: {status: 500, json: {code: {matches: "^dup"}}}, is: no-effect, note: "vouched"}
-      - {when: {json: {gone: {absent: true}, ok: false, nil: null}}, is: unknown, alarm: true,
-         retry: never}
-    look:
-      request: GET /{kind}?external_id={effect | text 64}
-      reads: index
-      settle: 2m
-      each: items
-      found: {status: 200, same: {external_id: "{effect | text 64}"}}
-      missing: {status: 200, json: {items: {present: true}}}
-      take: {id: id}
-      if_still_missing: park
-  - {match: "GET|HEAD /{rest*}", does: read}
-"""
-
-
 def test_every_word_arrives_where_the_house_looks_for_it(tmp_path):
     function = "function: sweep\nauthority: external\nleadership: unit\nmax_term_jump: 9\n"
     function += "callers: any\nunits: free\nexceptions: {owner: ops, deadline: 4h}\n"
@@ -150,7 +85,7 @@ def test_every_word_arrives_where_the_house_looks_for_it(tmp_path):
     slow = crm.slow_down[0]
     assert (slow.wait_header, slow.wait_as, slow.wait_else_ms) == ("x-reset", "unix_ms", 2_000)
     route = crm.routes[0]
-    assert (route.does, route.guard, route.on_duplicate) == (Does.WRITE, Guard.LOOK_FIRST, "reject")
+    assert (route.does, route.guard, route.on_duplicate) == (Does.WRITE, Guard.NATIVE_KEY, "reject")
     assert (route.limits.timeout_ms, route.limits.at_once) == (5_000, 8)
     assert [path.text for path in route.ignore_in_fingerprint] == ["sent_at"]
     assert [rule.means for rule in route.results] == [
@@ -186,6 +121,8 @@ def test_loaded_rules_classify_answers(tmp_path):
     assert outcome(503, {"errors": [{"code": "7"}]}) is Outcome.UNKNOWN
     assert outcome(500, {"code": "dup_key"}) is Outcome.NO_EFFECT
     assert outcome(200, {"ok": 0}) is Outcome.UNKNOWN
+    assert outcome(422, {}) is Outcome.UNKNOWN  # the key is known from another request
+    assert outcome(412, {}) is Outcome.REJECTED
 
 
 def test_a_request_test_reads_header_and_body(tmp_path):
