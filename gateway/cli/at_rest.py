@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway import __version__
 from gateway.cli.exits import Exit, fail
-from gateway.control.views import effect_out
+from gateway.control.views import effects_out
 from gateway.core.effect import Outcome
 from gateway.core.errors import StoreError
 from gateway.settings import load_settings
@@ -89,18 +89,20 @@ async def _page(path: Path, wanted: EffectFilter) -> dict[str, Any]:
     reader = await Reader.open(path)
     try:
         effects, cursor = await reader.effects(wanted)
+        items = await effects_out(reader, effects)
     finally:
         await reader.close()
-    return {"items": [effect_out(effect).model_dump() for effect in effects], "next": cursor}
+    return {"items": [effect.model_dump() for effect in items], "next": cursor}
 
 
 async def _one(path: Path, effect_id: str) -> dict[str, Any] | None:
     reader = await Reader.open(path)
     try:
         effect = await reader.effect(effect_id)
+        shown = [] if effect is None else await effects_out(reader, [effect])
     finally:
         await reader.close()
-    return None if effect is None else effect_out(effect).model_dump()
+    return shown[0].model_dump() if shown else None
 
 
 async def _resolve(path: Path, given: Resolution) -> dict[str, Any] | None:

@@ -10,13 +10,13 @@ from multidict import MultiMapping
 from gateway.control.panel import Panel
 from gateway.control.query import check_words, read_limit
 from gateway.control.turn import TurnedAway, read_model, reply
-from gateway.control.views import effect_out
+from gateway.control.views import effects_out
 from gateway.core.effect import Outcome
 from gateway.core.errors import Malformed
 from gateway.core.ids import parse_term
 from gateway.core.principals import Principal, Role
 from gateway.store.records import EffectFilter, EffectRecord, Resolution, Unresolved
-from gateway.wire.control import EffectPage, ResolveIn, instant
+from gateway.wire.control import EffectOut, EffectPage, ResolveIn, instant
 
 _OUTCOMES = ("confirmed", "rejected", "no-effect", "unknown", "in-flight")
 _FILTERS = ("function", "unit", "destination", "outcome", "term", "cursor", "limit")
@@ -29,14 +29,13 @@ async def list_effects(
     wanted = parse_filter(request.query, principal)
     reader = await panel.ledger.reader()
     effects, cursor = await reader.effects(wanted)
-    page = EffectPage(items=[effect_out(effect) for effect in effects], next=cursor)
-    return reply(page)
+    return reply(EffectPage(items=await effects_out(reader, effects), next=cursor))
 
 
 async def show_effect(
     panel: Panel, request: web.BaseRequest, principal: Principal, effect_id: str
 ) -> web.Response:
-    return reply(effect_out(await _find(panel, principal, effect_id)))
+    return reply(await _shown(panel, await _find(panel, principal, effect_id)))
 
 
 async def resolve_effect(
@@ -59,7 +58,11 @@ async def resolve_effect(
         outcome=given.as_,
         was=effect.outcome,
     )
-    return reply(effect_out(await _find(panel, principal, effect_id)))
+    return reply(await _shown(panel, await _find(panel, principal, effect_id)))
+
+
+async def _shown(panel: Panel, effect: EffectRecord) -> EffectOut:
+    return (await effects_out(await panel.ledger.reader(), [effect]))[0]
 
 
 def _not_taken(refusal: Unresolved, effect: EffectRecord) -> TurnedAway:

@@ -46,6 +46,7 @@ class LeaseKeepers:
         self._metrics = metrics
         self._log = log
         self._again = False
+        self._began = False
         self._told_to: int | None = None
         self._draining_since_ms: dict[Scope, int] = {}
         self._deserted: set[Scope] = set()
@@ -84,6 +85,9 @@ class LeaseKeepers:
 
     async def _until_rung(self) -> None:
         """Wait until something is journalled; what rang before is met by the next look."""
+        if not self._began:
+            self._began = True  # told is what is journalled from the start on, so look at once
+            return
         with self._ledger.bell.listen() as rung:
             try:
                 async with asyncio.timeout(1.0):

@@ -81,7 +81,8 @@ class Policies:
         identities += [_destination(d) for d in policies.destinations.values()]
         digests = {d.digest: d.name for d in policies.destinations.values()}
         digests |= {f.digest: f.name for f in policies.functions.values()}
-        return await self._ledger.adopt(identities, digests, force=force)
+        texts = {d.digest: d.text for d in policies.destinations.values()}
+        return await self._ledger.adopt(identities, digests, texts=texts, force=force)
 
     def _in_force(self, policies: PolicySet) -> None:
         self._replace(policies)

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.control import (
     candidates,
+    cases,
     effects,
     following,
     functions,
@@ -31,7 +32,7 @@ from gateway.wire.problem import PROBLEMS, Rendered, problem_index, problem_page
 
 _INDEX: Final = (
     "Fencegate\n\n/d/{destination}/...  the data plane\n/v1/leases  /v1/candidates/{function}  "
-    "/v1/functions  /v1/transitions\n/v1/units  /v1/effects  /v1/destinations  /v1/openapi.json\n"
+    "/v1/functions  /v1/transitions\n/v1/units  /v1/effects  /v1/exceptions  /v1/destinations\n/v1/openapi.json\n"
     "/livez  /readyz  /metrics  /problems/\n"
 )
 _READ: Final = ("GET", "HEAD")
@@ -111,6 +112,12 @@ class ControlPlane:
                 return await effects.show_effect(panel, request, principal, effect_id)
             case ["effects", effect_id, "resolve"]:
                 return await effects.resolve_effect(panel, request, principal, effect_id)
+            case ["exceptions"]:
+                return await cases.list_cases(panel, request, principal)
+            case ["exceptions", case_id]:
+                return await cases.show_case(panel, principal, case_id)
+            case ["exceptions", case_id, action]:
+                return await cases.act_on_case(panel, request, principal, case_id, action)
             case ["destinations"]:
                 return self._destinations(principal)
             case ["destinations", name]:
@@ -206,6 +213,10 @@ def _check_method(request: web.BaseRequest, parts: list[str]) -> None:
         case ["v1", "effects" | "destinations" | "leases" | "functions" | "candidates", _]:
             allow = _READ
         case ["v1", "effects", _, "resolve"]:
+            allow = ("POST",)
+        case ["v1", "exceptions"] | ["v1", "exceptions", _]:
+            allow = _READ
+        case ["v1", "exceptions", _, action] if action in cases.ACTIONS:
             allow = ("POST",)
         case ["v1", "leases", _, verb] if verb in leases.VERBS:
             allow = ("POST",)

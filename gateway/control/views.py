@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 from gateway.core.policy import GUARANTEE, Destination, Does, Route
+from gateway.store.queries import Reader
 from gateway.store.records import AttemptRecord, EffectRecord, ResolutionRecord
 from gateway.wire.control import (
     AttemptOut,
@@ -14,7 +18,15 @@ from gateway.wire.control import (
 )
 
 
-def effect_out(effect: EffectRecord) -> EffectOut:
+async def effects_out(reader: Reader, effects: Sequence[EffectRecord]) -> list[EffectOut]:
+    """Return effects with the exceptions that are open about them."""
+    cases = await reader.open_case_of([effect.id for effect in effects])
+    return [effect_out(effect, cases.get(effect.id)) for effect in effects]
+
+
+def effect_out(effect: EffectRecord, exception_id: str | None = None) -> EffectOut:
+    """Return an effect; `exception_id` is that of the open exception about it."""
+    settled: Literal["settled", "in-flight"] = "in-flight" if effect.outcome is None else "settled"
     return EffectOut(
         id=effect.id,
         destination=effect.destination,
@@ -23,7 +35,8 @@ def effect_out(effect: EffectRecord) -> EffectOut:
         item=effect.item,
         key=effect.key,
         covers=effect.covers,
-        state="in-flight" if effect.outcome is None else "settled",
+        state=settled if exception_id is None else "exception",
+        exception_id=exception_id,
         outcome=effect.outcome.value if effect.outcome else None,
         resolved_by=effect.resolved_by.value if effect.resolved_by else None,
         principal=effect.principal,

@@ -204,6 +204,7 @@ class Destination:
     prefix: str
     digest: str
     file: str = ""
+    text: str = field(default="", repr=False)
     boundary: str = "enforced"  # or: partial
     checked: str | None = None
     login: Login | None = None

@@ -12,14 +12,16 @@ from gateway.core.ids import Scope
 from gateway.core.probe import Verdict
 from gateway.store.case_records import (
     AlertRecord,
+    CaseCensus,
     CaseFilter,
     CaseRecord,
+    Excerpt,
     KeptRequest,
     ProbeRecord,
     UnknownAttempt,
     UnknownEffect,
 )
-from gateway.store.cases import CASE_COLUMNS, case_record
+from gateway.store.cases import CASE_COLUMNS, MOOT, case_record
 from gateway.store.lease_queries import Rows
 from gateway.store.records import SentAs
 
@@ -39,6 +41,10 @@ _UNKNOWN: Final = (
     "LEFT JOIN scope s ON s.function = e.function AND s.unit = e.scope_unit "
     "LEFT JOIN reconciliation r ON r.effect_id = e.id "
     "WHERE e.id = ? AND e.outcome = 'unknown'"
+)
+
+_ALERT: Final = (
+    "SELECT seq, id, kind, body, made_at_ms, tries FROM alert WHERE delivered_at_ms IS NULL"
 )
 
 
@@ -140,15 +146,56 @@ async def cases(rows: Rows, wanted: CaseFilter) -> list[CaseRecord]:
         if value is not None:
             conditions.append(f"{column} = ?")
             parameters.append(value)
-    if wanted.only_functions is not None:
-        conditions.append(f"function IN ({','.join('?' * len(wanted.only_functions))})")
-        parameters += sorted(wanted.only_functions)
+    for column, only in (
+        ("function", wanted.only_functions),
+        ("destination", wanted.only_destinations),
+    ):
+        if only is not None:
+            conditions.append(f"{column} IN ({','.join('?' * len(only))})")
+            parameters += sorted(only)
+    if wanted.cursor is not None:
+        conditions.append(
+            "(opened_at_ms, id) > (SELECT opened_at_ms, id FROM exception_case WHERE id = ?)"
+        )
+        parameters.append(wanted.cursor)
     found = await rows(
         f"SELECT {CASE_COLUMNS} FROM exception_case WHERE {' AND '.join(conditions)} "
         "ORDER BY opened_at_ms, id LIMIT ?",
         [*parameters, wanted.limit],
     )
     return [case_record(row) for row in found]
+
+
+async def census(rows: Rows, now_ms: int) -> CaseCensus:
+    """Count open exceptions and waiting alerts; both are few, and found by their own indexes."""
+    found = await rows(
+        "SELECT c.reason, count(*), min(c.opened_at_ms), sum(c.deadline_at_ms <= ?1), "
+        f"sum((c.deadline_at_ms <= ?1 AND c.escalated_at_ms IS NULL) OR coalesce({MOOT}, 0)) "
+        "FROM exception_case c LEFT JOIN effect e ON e.id = c.effect_id "
+        "WHERE c.closed_at_ms IS NULL GROUP BY c.reason",
+        [now_ms],
+    )
+    waiting = await rows("SELECT count(*) FROM alert WHERE delivered_at_ms IS NULL", [])
+    return CaseCensus(
+        by_reason={row[0]: row[1] for row in found},
+        oldest_at_ms=min((row[2] for row in found), default=None),
+        overdue=sum(row[3] for row in found),
+        to_escalate=sum(row[4] for row in found),
+        alerts_waiting=waiting[0][0],
+    )
+
+
+async def excerpts(rows: Rows, effect_id: str, most_bytes: int) -> list[Excerpt]:
+    """Return how each kept answer to an effect's attempts begins."""
+    found = await rows(
+        "SELECT w.n, w.status, substr(w.body, 1, ?2), w.body_bytes, w.at_ms FROM attempt a "
+        "JOIN answer w ON w.seq = a.answer_seq WHERE a.effect_id = ?1 ORDER BY w.n",
+        [effect_id, most_bytes],
+    )
+    return [
+        Excerpt(n=row[0], status=row[1], body=row[2], body_bytes=row[3], at_ms=row[4])
+        for row in found
+    ]
 
 
 async def case(rows: Rows, case_id: str) -> CaseRecord | None:
@@ -169,18 +216,23 @@ async def open_case_of(rows: Rows, effect_ids: Sequence[str]) -> dict[str, str]:
 
 async def alerts_due(rows: Rows, now_ms: int, limit: int) -> list[AlertRecord]:
     """Return alerts that are to be sent now, in the order of their birth."""
+    found = await rows(f"{_ALERT} AND next_at_ms <= ? ORDER BY seq LIMIT ?", [now_ms, limit])
+    return [_alert(row) for row in found]
+
+
+async def alerts_new(rows: Rows, after_seq: int, limit: int) -> list[AlertRecord]:
+    """Return alerts that nobody has tried to send yet, in the order of their birth."""
     found = await rows(
-        "SELECT seq, id, kind, body, made_at_ms, tries FROM alert "
-        "WHERE delivered_at_ms IS NULL AND next_at_ms <= ? ORDER BY seq LIMIT ?",
-        [now_ms, limit],
+        f"{_ALERT} AND tries = 0 AND seq > ? ORDER BY seq LIMIT ?", [after_seq, limit]
     )
-    return [
-        AlertRecord(
-            seq=row[0], id=row[1], kind=row[2], body=orjson.loads(row[3]), made_at_ms=row[4],
-            tries=row[5],
-        )
-        for row in found
-    ]  # fmt: skip
+    return [_alert(row) for row in found]
+
+
+def _alert(row: Sequence[Any]) -> AlertRecord:
+    return AlertRecord(
+        seq=row[0], id=row[1], kind=row[2], body=orjson.loads(row[3]), made_at_ms=row[4],
+        tries=row[5],
+    )  # fmt: skip
 
 
 def _attempt(row: Sequence[Any]) -> UnknownAttempt:

@@ -191,8 +191,33 @@ class CaseFilter:
     function: str | None = None
     unit: str | None = None
     closed: bool = False
+    cursor: str | None = None  # the id behind which to begin
     limit: int = 100
     only_functions: frozenset[str] | None = None
+    only_destinations: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseCensus:
+    """How open exceptions and alerts stand. `oldest_at_ms` is None where there is no exception;
+    `to_escalate` counts those that a turn of `escalate` would change."""
+
+    by_reason: Mapping[str, int]
+    oldest_at_ms: int | None
+    overdue: int
+    to_escalate: int
+    alerts_waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """The beginning of what a destination answered to an attempt."""
+
+    n: int
+    status: int
+    body: bytes | None
+    body_bytes: int | None
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

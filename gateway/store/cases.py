@@ -11,7 +11,9 @@ from typing import Any, Final
 import orjson
 
 from gateway.core.effect import Outcome, ResolvedBy
+from gateway.core.errors import InvariantError
 from gateway.core.ids import Scope, new_effect_id
+from gateway.store.alerts import alert
 from gateway.store.batch import Batch, Wanted
 from gateway.store.case_records import Act, Action, CaseRecord, NotActed, Opening
 from gateway.store.deciding import decide_effect
@@ -23,6 +25,25 @@ CASE_COLUMNS: Final = (
     "deadline_at_ms, opened_at_ms, acknowledged_by, escalated_at_ms, closed_at_ms, closed_by, "
     "decision, evidence, version"
 )
+EXHAUSTED: Final = "attempts-exhausted"
+"""The reason of an exception about an effect that is no unknown one: it was rejected too often."""
+
+MOOT: Final = (
+    "c.closed_at_ms IS NULL AND CASE WHEN c.reason = 'attempts-exhausted' "
+    "THEN e.outcome IN ('confirmed', 'unknown') "
+    "ELSE e.outcome IN ('confirmed', 'rejected', 'no-effect') END"
+)
+"""Open exceptions that are none any more: what a person was to settle has been settled."""
+
+_UNDECIDED: Final = (
+    "Until somebody decides it is not repeated, and its unit of work cannot be completed."
+)
+_CONSEQUENCE: Final = {
+    EXHAUSTED: "It is not sent again until somebody lets it be tried anew.",
+}
+_NEXT: Final = {
+    EXHAUSTED: "mend what the destination rejects, then extend the exception to let it be tried",
+}
 
 
 def case_record(row: Any) -> CaseRecord:
@@ -32,31 +53,23 @@ def case_record(row: Any) -> CaseRecord:
     return CaseRecord(**fields)
 
 
-def alert(batch: Batch, kind: str, body: dict[str, Any]) -> None:
-    """Write down a sentence that people have to hear, to be sent after the commit."""
-    alert_id = new_effect_id(batch.now_ms)
-    batch.db.execute(
-        "INSERT INTO alert (id, kind, body, made_at_ms, tries, next_at_ms) "
-        "VALUES (?, ?, ?, ?, 0, ?)",
-        (alert_id, kind, orjson.dumps(body).decode(), batch.now_ms, batch.now_ms),
-    )
-
-
-def _alert_of(batch: Batch, case: CaseRecord, kind: str, says: str, next_action: str) -> None:
+def _tell(batch: Batch, case: CaseRecord, kind: str, says: str, next_action: str) -> None:
     alert(
         batch,
         kind,
-        {
-            "says": says,
-            "consequence": case.detail,
-            "responsible": case.owner,
-            "next_action": next_action,
+        says=says,
+        consequence=f"{case.detail} {_CONSEQUENCE.get(case.reason, _UNDECIDED)}",
+        responsible=case.owner,
+        next_action=next_action,
+        about={
             "exception_id": case.id,
             "effect_id": case.effect_id,
             "function": case.function,
-            "unit": case.unit or None,
+            "unit": case.unit,
             "item": case.item,
             "destination": case.destination,
+            "term": case.term,
+            "reason": case.reason,
             "deadline_at_ms": case.deadline_at_ms,
         },
     )
@@ -111,9 +124,11 @@ class OpeningCase:
             detail={"exception_id": case_id, "says": given.detail},
         )
         case = _load(batch, "id", case_id)
-        assert case is not None  # it was written a moment ago, in this transaction
+        if case is None:
+            raise InvariantError(f"exception {case_id} was written and is not there")
         says = f"An exception of {given.scope.function} needs a person: {given.reason}."
-        _alert_of(batch, case, "exception-opened", says, "look, decide, and say why")
+        look = f"look at {given.destination}, then confirm, not-applied or abandon, and say why"
+        _tell(batch, case, "exception-opened", says, _NEXT.get(given.reason, look))
         return case
 
 
@@ -167,7 +182,7 @@ class Acting:
                 batch.db.execute(
                     "UPDATE exception_case SET escalated_at_ms = NULL WHERE id = ?", (case.id,)
                 )
-                if case.reason == "attempts-exhausted" and effect is not None:
+                if case.reason == EXHAUSTED and effect is not None:
                     effect.rejected = 0
                     batch.change_effect(effect)
                     self._close(batch, case)
@@ -219,6 +234,30 @@ def close_case(batch: Batch, case_id: str, by: str, decision: str) -> None:
     )
 
 
+def close_moot(batch: Batch, effect_id: str, by: str) -> None:
+    """Close the exception of an effect that has been settled otherwise, if it has one."""
+    found = batch.db.execute(
+        f"SELECT c.id, e.outcome FROM exception_case c JOIN effect e ON e.id = c.effect_id "
+        f"WHERE c.effect_id = ? AND {MOOT}",
+        (effect_id,),
+    ).fetchone()
+    if found is None:
+        return
+    case = _load(batch, "id", found[0])
+    if case is None:
+        raise InvariantError(f"exception {found[0]} was read and is not there")
+    close_case(batch, case.id, by, f"settled: {found[1]}")
+    batch.journal(
+        "exception-closed",
+        Scope(case.function, case.unit),
+        term=case.term,
+        effect_id=case.effect_id,
+        principal=by,
+        reason=f"settled: {found[1]}",
+        detail={"exception_id": case.id},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Escalating:
     """Tell people once about each exception whose deadline has passed, and close those whose
@@ -229,12 +268,12 @@ class Escalating:
 
     def run(self, batch: Batch) -> list[CaseRecord]:
         batch.flush()
-        for case_id, outcome in batch.db.execute(
-            "SELECT c.id, e.outcome FROM exception_case c JOIN effect e ON e.id = c.effect_id "
-            "WHERE c.closed_at_ms IS NULL AND c.reason <> 'attempts-exhausted' "
-            "AND e.outcome IS NOT NULL AND e.outcome <> 'unknown'"
-        ).fetchall():
-            close_case(batch, case_id, "gateway", f"settled: {outcome}")
+        moot = batch.db.execute(
+            f"SELECT c.effect_id FROM exception_case c JOIN effect e ON e.id = c.effect_id "
+            f"WHERE {MOOT}"
+        ).fetchall()
+        for (effect_id,) in moot:
+            close_moot(batch, effect_id, "gateway")
         found = [
             case_record(row)
             for row in batch.db.execute(
@@ -260,5 +299,5 @@ class Escalating:
                 detail={"exception_id": case.id},
             )
             says = f"An exception of {case.function} is overdue: {case.owner} has not decided."
-            _alert_of(batch, case, "exception-overdue", says, "decide, extend, or assign it")
+            _tell(batch, case, "exception-overdue", says, "decide it, extend it, or assign it")
         return found

@@ -10,6 +10,7 @@ from typing import Any, Final
 from gateway.core import lease as machine
 from gateway.core.ids import Scope
 from gateway.core.lease import Ended, LeaseState
+from gateway.store.alerts import nobody_may_lead
 from gateway.store.batch import Batch, Wanted
 from gateway.store.lease_records import FunctionTerms, LeaseRecord
 from gateway.store.lease_rows import LeaseRow
@@ -163,6 +164,7 @@ def _vacancy(
         responsible=terms.owner or None,
         detail={"reasons": reasons},
     )
+    nobody_may_lead(batch, scope, list(reasons), terms.owner)
     return [Lapsed("no-eligible-candidate", record_of(batch, row, count), tuple(reasons))]
 
 

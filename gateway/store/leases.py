@@ -24,6 +24,7 @@ from gateway.core.lease import (
     LeaseView,
     Turned,
 )
+from gateway.store.alerts import leader_lost
 from gateway.store.batch import Batch, Wanted
 from gateway.store.candidates import report
 from gateway.store.handover import in_flight, unfinished
@@ -61,6 +62,8 @@ def end(batch: Batch, row: LeaseRow, ended: Lease, terms: FunctionTerms, princip
         responsible=terms.owner if left else None,
         detail={"ended_at_ms": ended.ended_at_ms, "acquired_at_ms": ended.acquired_at_ms},
     )
+    if how is Ended.EXPIRED and left:
+        leader_lost(batch, row.scope, ended.holder, ended.term, left, terms.owner)
 
 
 def bring_up_to_date(batch: Batch, row: LeaseRow, terms: FunctionTerms) -> int:

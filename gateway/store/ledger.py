@@ -255,11 +255,18 @@ class Ledger:
         )
 
     async def adopt(
-        self, identities: list[Identity], digests: Mapping[str, str], *, force: bool = False
+        self,
+        identities: list[Identity],
+        digests: Mapping[str, str],
+        *,
+        texts: Mapping[str, str] | None = None,
+        force: bool = False,
     ) -> list[str]:
         """Record the policies in force; return why they cannot be, if they cannot."""
         return await self._writer.run(
-            partial(upkeep.adopt, identities=identities, digests=digests, force=force)
+            partial(
+                upkeep.adopt, identities=identities, digests=digests, texts=texts or {}, force=force
+            )
         )
 
     async def strand(self) -> int:

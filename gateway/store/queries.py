@@ -19,8 +19,10 @@ from gateway.core.work import ItemState
 from gateway.store import case_queries, lease_queries, work_queries
 from gateway.store.case_records import (
     AlertRecord,
+    CaseCensus,
     CaseFilter,
     CaseRecord,
+    Excerpt,
     KeptRequest,
     ProbeRecord,
     UnknownEffect,
@@ -185,6 +187,15 @@ class Reader:
 
     async def open_case_of(self, effect_ids: Sequence[str]) -> dict[str, str]:
         return await case_queries.open_case_of(self._all, effect_ids)
+
+    async def case_census(self, now_ms: int) -> CaseCensus:
+        return await case_queries.census(self._all, now_ms)
+
+    async def excerpts(self, effect_id: str, most_bytes: int) -> list[Excerpt]:
+        return await case_queries.excerpts(self._all, effect_id, most_bytes)
+
+    async def alerts_new(self, after_seq: int, limit: int) -> list[AlertRecord]:
+        return await case_queries.alerts_new(self._all, after_seq, limit)
 
     async def alerts_due(self, now_ms: int, limit: int) -> list[AlertRecord]:
         return await case_queries.alerts_due(self._all, now_ms, limit)

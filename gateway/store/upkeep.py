@@ -17,6 +17,7 @@ from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.ids import Scope
 from gateway.store import rows
 from gateway.store.batch import STRANDED_AFTER_MS, Batch
+from gateway.store.cases import close_moot
 from gateway.store.deciding import decide_effect
 from gateway.store.records import Resolution, Unresolved
 
@@ -93,6 +94,8 @@ def resolve(
             batch, effect, given.outcome, ResolvedBy.OPERATOR,
             principal=given.principal, reason=given.reason,
         )  # fmt: skip
+        batch.flush()
+        close_moot(batch, effect.id, given.principal)
     batch.flush()
     return refusal
 
@@ -123,6 +126,7 @@ def adopt(
     identities: list[Identity],
     digests: Mapping[str, str],
     *,
+    texts: Mapping[str, str],
     force: bool = False,
 ) -> list[str]:
     """Record the policies' identities; return sentences about changes that must wait.
@@ -160,9 +164,9 @@ def adopt(
         )
     for digest, name in digests.items():
         db.execute(
-            "INSERT INTO policy (digest, name, first_seen_at_ms) VALUES (?, ?, ?) "
-            "ON CONFLICT DO NOTHING",
-            (digest, name, now_ms),
+            "INSERT INTO policy (digest, name, first_seen_at_ms, text) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (digest) DO UPDATE SET text = coalesce(excluded.text, text)",
+            (digest, name, now_ms, texts.get(digest)),
         )
     return []
 
@@ -234,6 +238,7 @@ def forget(db: sqlite3.Connection, now_ms: int, kept: Kept) -> Forgotten:
     refusals = db.execute(
         "DELETE FROM refusal WHERE last_at_ms < ?", (now_ms - kept.refusals_ms,)
     ).rowcount
+    db.execute("DELETE FROM alert WHERE delivered_at_ms < ?", (now_ms - kept.refusals_ms,))
     gone_ms = now_ms - LOSSES_KEPT_MS
     db.execute("DELETE FROM candidate WHERE reported_at_ms < ?", (gone_ms,))
     db.execute("DELETE FROM lease_loss WHERE at_ms < ?", (gone_ms,))

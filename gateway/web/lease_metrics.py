@@ -19,6 +19,7 @@ KINDS: Final = frozenset(
         *("candidate", "follower", "leader-acquired", "leader-renewing", "leader-uncertain"),
         *("leader-lost", "no-eligible-candidate", "handover-reconciling"),
         *("effect-stranded", "effect-resolved", "late-answer"),
+        *("exception-opened", "exception-decided", "exception-overdue", "exception-closed"),
         *("unit-open", "unit-processing", "unit-uncertain", "unit-completed", "unit-abandoned"),
     }
 )

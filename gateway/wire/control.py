@@ -49,7 +49,8 @@ class ResolutionOut(Wire):
 
 class EffectOut(Wire):
     """One change to the outside world. `outcome` is null while it is in flight; `observed`
-    says why it would have been refused, where it was only watched."""
+    says why it would have been refused, where it was only watched. `exception_id` is that of the
+    open exception about it."""
 
     id: str
     destination: str
@@ -59,6 +60,7 @@ class EffectOut(Wire):
     key: str | None
     covers: str
     state: Literal["in-flight", "settled", "exception"]
+    exception_id: str | None
     outcome: OutcomeWord | None
     resolved_by: Literal["answer", "probe", "operator", "native-replay"] | None
     principal: str

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from gateway.wire import cases
 from gateway.wire import leadership as words
 from gateway.wire import units as work
 from gateway.wire.control import (
@@ -26,6 +27,7 @@ _MODELS: Final[tuple[type[BaseModel], ...]] = (
     words.TransitionPage,
     work.PlanIn, work.ClaimIn, work.ReportIn, work.CompleteIn, work.AbandonIn, work.UnitOut,
     work.UnitPage, work.ItemPage, work.ClaimOut, work.CheckpointOut, work.ReportOut,
+    cases.ActIn, cases.ExceptionOut, cases.ExceptionPage, cases.AlertOut,
 )  # fmt: skip
 
 _EFFECT_FILTERS: Final = (
@@ -36,6 +38,13 @@ _EFFECT_FILTERS: Final = (
     ("term", "only effects with an attempt under this term"),
     ("cursor", "`next` of the page before"),
     ("limit", "how many, 1 to 500; 50 if absent"),
+)
+_CASE_FILTERS: Final = (
+    ("function", "only this function"),
+    ("unit", "only this unit"),
+    ("closed", "true: those that are closed; else those that are open"),
+    ("cursor", "`next` of the page before"),
+    ("limit", "how many, 1 to 500; 100 if absent"),
 )
 _LEASE_FILTERS: Final = (
     ("function", "only this function"),
@@ -83,7 +92,13 @@ def openapi(version: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Fencegate control plane", "version": version},
         "security": [{"gateway_token": []}],
-        "paths": _effects() | _destinations() | _leases() | _candidates() | _functions() | _units(),
+        "paths": _effects()
+        | _exceptions()
+        | _destinations()
+        | _leases()
+        | _candidates()
+        | _functions()
+        | _units(),
         "components": {
             "schemas": schemas,
             "securitySchemes": {"gateway_token": {"type": "http", "scheme": "bearer"}},
@@ -100,6 +115,26 @@ def _effects() -> dict[str, Any]:
         "/v1/effects/{id}": {"get": _operation("Show one effect", "EffectOut", effect_id)},
         "/v1/effects/{id}/resolve": {"post": resolve | _body("ResolveIn")},
     }
+
+
+def _exceptions() -> dict[str, Any]:
+    case_id = _parameter("path", "id", "the exception's id")
+    page = _operation("List exceptions", "ExceptionPage", _query(_CASE_FILTERS))
+    paths = {
+        "/v1/exceptions": {"get": page},
+        "/v1/exceptions/{id}": {"get": _operation("Show one exception", "ExceptionOut", [case_id])},
+    }
+    for action, summary in (
+        ("probe-again", "Have the destination asked again"),
+        ("confirm", "Say that it happened"),
+        ("not-applied", "Say that it did not happen"),
+        ("abandon", "Give an effect up"),
+        ("assign", "Assign an exception"),
+        ("extend", "Extend an exception"),
+    ):
+        operation = _operation(f"{summary} (operator)", "ExceptionOut", [case_id])
+        paths[f"/v1/exceptions/{{id}}/{action}"] = {"post": operation | _body("ActIn")}
+    return paths
 
 
 def _destinations() -> dict[str, Any]:

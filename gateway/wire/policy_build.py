@@ -129,6 +129,7 @@ def _destination(
         port=origin.port,
         prefix=origin.prefix,
         digest=source.digest,
+        text=source.raw.decode(errors="replace"),
         file=source.name,
         boundary=words.boundary,
         checked=words.checked.isoformat() if words.checked else None,

@@ -18,7 +18,7 @@ from gateway.wire.policy_complaint import Complaint, Sheet
 from gateway.wire.policy_login import Secrets
 from gateway.wire.policy_yaml import read_yaml
 
-__all__ = ["Complaint", "Loaded", "load_policies", "policy_files"]
+__all__ = ["Complaint", "Loaded", "load_policies", "policy_files", "read_destination"]
 
 Built = TypeVar("Built", Destination, Function)
 
@@ -98,6 +98,24 @@ def load_policies(
         tuple(source.name for source in sources),
         tuple(sorted(secrets.files)),
     )
+
+
+def read_destination(
+    name: str, text: str, folder: Path, env: Mapping[str, str]
+) -> Destination | None:
+    """Read one destination's policy from its text, as it was when an effect was sent.
+
+    `folder` is where its secret files are named from. None where it cannot be read any more:
+    it was good once, so what is missing is a secret.
+    """
+    raw = text.encode()
+    document = read_yaml(name, raw)
+    source = Source(name, raw, document.sheet)
+    if document.data is None:
+        return None
+    built = build_file(document.data, source, Secrets(folder, env, True), None)
+    failed = any(one.severity == "error" for one in source.sheet.complaints)
+    return built if isinstance(built, Destination) and not failed else None
 
 
 def _load_file(

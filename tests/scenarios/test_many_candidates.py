@@ -133,7 +133,7 @@ async def test_of_two_hundred_candidates_one_is_granted_the_lease_that_expired(s
     assert second["holder"].startswith(leads["name"] + "#")
     assert 1 <= len(attempts) <= FEW
     assert after["turned away"] == len(attempts) - 1
-    assert second["detail"]["free_ms"] < 3000
+    assert second["detail"]["free_ms"] < 5000
 
 
 async def all_counted(stage: Stage, grants: int) -> bool:

@@ -162,7 +162,7 @@ class Leadership(Stage):
         lease = self.watch.seen.lease
         holder, _ = self.known[place % len(self.known)]
         if lease is not None and later:
-            holder = lease.holder
+            holder, key = lease.holder, f"{key}-{self.books.born}"  # a key that nobody has spent
         self.write(holder, max(self.watch.seen.last_term + later, 1), key, covers)
 
     @precondition(lambda self: self.admitted)
