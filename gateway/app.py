@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from aiohttp import web
-from structlog.typing import FilteringBoundLogger
 
 from gateway import __version__
 from gateway.clock import Clock, SystemClock
+from gateway.control.alerts import AlertSender, Receiver
+from gateway.control.case_keepers import CaseKeepers
 from gateway.control.keepers import Keeper, LedgerKeepers, keep
 from gateway.control.lease_keepers import LeaseKeepers
 from gateway.control.panel import Panel, Readiness
@@ -26,24 +27,31 @@ from gateway.control.router import ControlPlane
 from gateway.control.work_keepers import WorkKeepers
 from gateway.core.effect import Outcome
 from gateway.core.errors import LedgerUnavailable, SettingsError
+from gateway.core.policy import Destination
 from gateway.core.principals import Principal
 from gateway.outbound.send import Outbound
 from gateway.outbound.startup import check_platform
 from gateway.proxy.body import Spool
 from gateway.proxy.handler import DataPlane
 from gateway.proxy.house import House, State
+from gateway.proxy.ledger_watch import LedgerWatch
+from gateway.proxy.reconciler import Reconciler
 from gateway.proxy.target import PREFIX
+from gateway.proxy.unsettled import Shelf
 from gateway.settings import Settings
 from gateway.store.ledger import Ledger
 from gateway.store.records import Settlement
 from gateway.store.upkeep import Kept
 from gateway.web.auth import Authenticator
+from gateway.web.case_metrics import CaseMetrics
 from gateway.web.decisions import Decisions
 from gateway.web.lease_metrics import LeaseMetrics
 from gateway.web.log import Lines, configure
 from gateway.web.metrics import Metrics
+from gateway.web.reconcile_metrics import ReconcileMetrics
 from gateway.web.tasks import Tasks
 from gateway.web.work_metrics import WorkMetrics
+from gateway.wire.policy_file import read_destination
 from gateway.wire.policy_reload import Reloader
 from gateway.wire.principals_file import load_principals
 
@@ -72,9 +80,15 @@ class Gateway:
         self._principals_error: str | None = None
         self._keepers = Tasks(house.log)
         self._closing = asyncio.Event()
+        self._case_metrics = CaseMetrics(house.metrics.registry)
         self._lease_metrics = LeaseMetrics(house.metrics.registry, house.state.policies.functions)
         self._work_metrics = WorkMetrics(
             house.metrics.registry, lambda: house.state.policies.functions
+        )
+        self._reconciler = Reconciler(
+            house,
+            Shelf(lambda: house.state.policies, self._read_policy),
+            ReconcileMetrics(house.metrics.registry),
         )
         self._data = DataPlane(house)
         self._control = ControlPlane(
@@ -140,6 +154,9 @@ class Gateway:
         metrics.slot_waiting.set_function(house.slots_waiting)
         policies = Policies(reloader, ledger, metrics, log, house.state.replace_policies)
         try:
+            # Now, for nobody can leave in the middle: an opening that is cancelled leaves its
+            # thread behind, and the process would not end.
+            await ledger.reader()
             await policies.adopt_first(force=force_policies)
         except BaseException:
             await ledger.close()
@@ -191,10 +208,16 @@ class Gateway:
         of_leases = LeaseKeepers(
             house.ledger, lambda: house.state.policies, self._lease_metrics, house.log
         )
+        alerts = AlertSender(
+            house.ledger, house.outbound, self.clock, self._case_metrics, house.log,
+            Receiver.of(self.settings),
+        )  # fmt: skip
         return [
             *LedgerKeepers(house.ledger, house.metrics, house.log, kept).all(),
             *of_leases.all(),
             *WorkKeepers(house.ledger, self._work_metrics).all(),
+            *CaseKeepers(house.ledger, self._case_metrics, alerts).all(),
+            Keeper("reconciler", 0.05, self._reconciler.turn),
             Keeper("policies", 1.0, self.policies.look),
             Keeper("principals", 2.0, self._look_at_principals),
             Keeper("spool", 600.0, self._sweep_spool),
@@ -223,6 +246,9 @@ class Gateway:
             "principals": {"rejected": self._principals_error},
         }
         return Readiness(reasons, detail)
+
+    def _read_policy(self, name: str, text: str) -> Destination | None:
+        return read_destination(f"{name} (as it was)", text, self.settings.policies, os.environ)
 
     async def _look_at_principals(self) -> None:
         """Load the principals again if their file changed; a broken one changes nothing."""
@@ -292,31 +318,6 @@ class Gateway:
         await self.house.outbound.close()
         await self.house.ledger.close()
         self.house.log.info("stopped")
-
-
-class LedgerWatch:
-    """Tells metrics and readiness how the ledger fares."""
-
-    def __init__(self, metrics: Metrics, state: State, log: FilteringBoundLogger) -> None:
-        self._metrics = metrics
-        self._state = state
-        self._log = log
-        metrics.ledger_up.set(1)
-
-    def batch_done(self, operations: int, transaction_s: float, waited_s: float) -> None:
-        self._metrics.ledger_batch_size.observe(operations)
-        self._metrics.ledger_transaction_s.observe(transaction_s)
-        self._metrics.ledger_lock_wait_s.observe(waited_s)
-
-    def ledger_is(self, up: bool, error: str | None) -> None:
-        if (error is None) == (self._state.ledger_error is None):
-            return
-        self._state.ledger_error = error
-        self._metrics.ledger_up.set(1 if up else 0)
-        if error is None:
-            self._log.warning("ledger-back")
-        else:
-            self._log.error("ledger-down", error=error)
 
 
 async def serve(

@@ -12,9 +12,10 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, ValidationError
+from pydantic import AfterValidator, BeforeValidator, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -30,6 +31,8 @@ DEFAULT_FILE: Final = "fencegate.toml"
 _PREFIX: Final = "FENCEGATE_"
 _LISTEN: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/]+)):([0-9]{1,5})\Z")
 _SQLITE: Final = "sqlite:///"
+_FROM_FILE: Final = re.compile(r"\$\{file:([^}]+)\}\Z")
+SECRET_MIN: Final = 16
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -69,6 +72,58 @@ def parse_ledger(url: str) -> Path:
     if "?" in path or "#" in path:
         raise ValueError(f"{url!r} has options; a ledger URL is a path only")
     return Path(path)
+
+
+class Webhook(NamedTuple):
+    """Where alerts are sent. `target` may hold a secret of the receiver's: it is not shown."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+
+def parse_webhook(url: str) -> Webhook:
+    """Return the parts of `https://host/path`, or of `http://` to this machine.
+
+    Raises ValueError, which never shows the path: receivers put secrets there.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port, parts = "", None, urlsplit("")
+    shown = f"{parts.scheme[:10]}://{host[:80]}"
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if not plain or parts.scheme not in ("http", "https") or not host or port == 0:
+        raise ValueError(f"{shown} is no place to send alerts to; write https://host/path")
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        raise ValueError(f"{shown} has a user, a password or a fragment; write https://host/path")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise ValueError(
+            f"{shown} would carry alerts in the clear; write https://, or http:// to this machine"
+        )
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Webhook(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), target)
+
+
+def _secret(value: object) -> object:
+    """A secret as it is, or `${file:path}`. What is wrong with it is said without showing it."""
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if not isinstance(value, str):
+        raise ValueError("a secret is text")
+    named = _FROM_FILE.match(value)
+    if named is not None:
+        try:
+            value = Path(named[1]).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{named[1]!r} cannot be read: {error}") from None
+    if len(value) < SECRET_MIN:
+        raise ValueError(
+            f"the secret has {len(value)} characters; take {SECRET_MIN} or more of chance"
+        )
+    return value
 
 
 def _checked(parse: Any) -> AfterValidator:
@@ -128,6 +183,8 @@ class Settings(BaseSettings):
     body_retention: Duration = "30d"
     keepalive_timeout: Duration = "75s"  # for a caller to send its next request
     drain_s: Annotated[float | None, BeforeValidator(_seconds)] = None
+    alert_webhook: Annotated[str, _checked(parse_webhook)] | None = None
+    alert_webhook_secret: Annotated[SecretStr, BeforeValidator(_secret)] | None = None
 
     @classmethod
     def settings_customise_sources(
@@ -184,6 +241,11 @@ class Settings(BaseSettings):
         if (self.tls_cert is None) != (self.tls_key is None):
             given, missing = ("tls_cert", "tls_key") if self.tls_cert else ("tls_key", "tls_cert")
             wrong.append(f"{given} is given without {missing}; give both, or neither")
+        if self.alert_webhook is not None and self.alert_webhook_secret is None:
+            wrong.append(
+                "alert_webhook is given without alert_webhook_secret: nobody could tell an alert "
+                f"from a forged one; set {_PREFIX}ALERT_WEBHOOK_SECRET"
+            )
         for name in ("principals", "tls_cert", "tls_key"):
             path = getattr(self, name)
             if path is not None and not path.is_file():
@@ -220,6 +282,8 @@ def _complaint(error: dict[str, Any], chosen: dict[str, object]) -> str:
         return f"{_place(name, chosen)} is not a setting; known are {known}"
     if error["type"] == "value_error":
         return f"{_place(name, chosen)}: {error['ctx']['error']}"
+    if "secret" in name:
+        return f"{_place(name, chosen)}: {error['msg']}"
     return f"{_place(name, chosen)} is {error['input']!r}: {error['msg']}"
 
 

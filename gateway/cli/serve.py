@@ -36,6 +36,9 @@ ReplayMax = Annotated[Text, _setting("replay_body_max", "The largest answer kept
 Retention = Annotated[Text, _setting("body_retention", "How long answers are kept, e.g. 30d.")]
 KeepaliveTime = Annotated[Text, _setting("keepalive_timeout", "For the next request, e.g. 75s.")]
 DrainTime = Annotated[Text, _setting("drain_s", "For writes under way on SIGTERM, e.g. 35s.")]
+AlertWebhook = Annotated[
+    Text, _setting("alert_webhook", "URL that gets alerts; secret: FENCEGATE_ALERT_WEBHOOK_SECRET.")
+]
 ForcePolicies = Annotated[
     bool,
     typer.Option(
@@ -63,6 +66,7 @@ def serve(
     body_retention: Retention = None,
     keepalive_timeout: KeepaliveTime = None,
     drain_s: DrainTime = None,
+    alert_webhook: AlertWebhook = None,
     force_policies: ForcePolicies = False,
 ) -> None:
     """Run the gateway. Options may also be given as FENCEGATE_* or in fencegate.toml."""
@@ -83,6 +87,7 @@ def serve(
         body_retention=body_retention,
         keepalive_timeout=keepalive_timeout,
         drain_s=drain_s,
+        alert_webhook=alert_webhook,
     )
     try:
         uvloop.run(app.serve(settings, force_policies=force_policies))

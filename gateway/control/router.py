@@ -32,8 +32,8 @@ from gateway.wire.problem import PROBLEMS, Rendered, problem_index, problem_page
 
 _INDEX: Final = (
     "Fencegate\n\n/d/{destination}/...  the data plane\n/v1/leases  /v1/candidates/{function}  "
-    "/v1/functions  /v1/transitions\n/v1/units  /v1/effects  /v1/exceptions  /v1/destinations\n/v1/openapi.json\n"
-    "/livez  /readyz  /metrics  /problems/\n"
+    "/v1/functions  /v1/transitions\n/v1/units  /v1/effects  /v1/exceptions  /v1/destinations\n"
+    "/v1/openapi.json\n/livez  /readyz  /metrics  /problems/\n"
 )
 _READ: Final = ("GET", "HEAD")
 

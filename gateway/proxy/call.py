@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gateway.core.dress import Dressed
 from gateway.core.fence import Attempt
 from gateway.core.policy import Destination, Does, Function, Mode, Route
 from gateway.core.principals import Principal
@@ -44,6 +45,7 @@ class Call:
     values: RequestValues | None = None
     attempt: Attempt | None = None
     covers: str = ""
+    dressed: Dressed | None = None
 
     @property
     def is_read(self) -> bool:

@@ -7,6 +7,7 @@ hurry can stop it: an intent is always followed by its send, and a send by its r
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Final, assert_never
 
 import orjson
@@ -27,7 +28,8 @@ from gateway.proxy.answer import Answer
 from gateway.proxy.call import Call
 from gateway.proxy.house import House
 from gateway.proxy.slots import Slot
-from gateway.store.records import Proposal, Ruling, Settled, Settlement, StoredAnswer
+from gateway.proxy.unsettled import route_mark
+from gateway.store.records import Proposal, Ruling, SentAs, Settled, Settlement, StoredAnswer
 from gateway.web.errors import incident
 from gateway.wire.headers import FENCE_VERDICT, PREFERENCE_APPLIED
 from gateway.wire.problem import EffectWord
@@ -100,11 +102,10 @@ class Forwarder:
 
     def _proposal(self, call: Call, limits: Limits) -> Proposal:
         body = call.body
-        login = call.destination.login
-        kept = call.headers
-        if login is not None:  # the ledger never sees the destination's credential
-            kept = [field for field in kept if field[0] != login.header_name]
-        head = orjson.dumps(kept)
+        made = call.dressed
+        sent = None
+        if made is not None:
+            sent = SentAs(made.method, made.target, _kept_head(call, made.headers), made.body)
         return Proposal(
             effect_id=new_effect_id(self._house.ledger.clock.now_ms()),
             attempt=call.attempt,
@@ -117,11 +118,13 @@ class Forwarder:
             timeout_ms=limits.timeout_ms,
             settle_ms=limits.settle_ms,
             item=call.fence.item,
-            request_head=head.decode(),
+            request_head=_kept_head(call, call.headers),
             request_body=body.data if body and body.file is None else None,
             request_file=body.file.name if body and body.file else None,
             observe=call.destination.mode is Mode.OBSERVE,
             observed_reason=call.observed,
+            route=route_mark(call.route) if call.route else None,
+            sent=sent,
         )
 
     # -- not admitted
@@ -189,12 +192,14 @@ class Forwarder:
         """Send what was admitted, and record what came of it whatever happens."""
         house = self._house
         n = ruling.n or 1
+        made = call.dressed
+        body = call.body.content if call.body else None
         outgoing = Outgoing(
-            method=call.method,
-            target=call.target.text,
+            method=made.method if made else call.method,
+            target=made.target if made else call.target.text,
             headers=_headers_out(call),
             deadline_s=began_s + limits.timeout_ms / 1000,
-            body=call.body.content if call.body else None,
+            body=made.body if made and not isinstance(body, Path) else body,
             send_by_s=began_s + limits.connect_ms / 1000 + SEND_SLACK_S,
         )
         answer: Answer | None = None
@@ -263,6 +268,7 @@ class Forwarder:
         answer.destination_s = house.clock.boot_s() - sent_s
         if meaning.outcome is Outcome.UNKNOWN:
             house.metrics.became_unknown(call.destination.name)
+            house.unsettled.set()
         outcome = after.outcome if after and after.outcome else meaning.outcome
         respond.settled(answer, ruling.effect_id, n, outcome, after, ruling.highest_term)
         if call.body is not None and meaning.outcome is not Outcome.UNKNOWN:
@@ -320,6 +326,7 @@ class Forwarder:
             status=status,
             answer=kept,
             resource=meaning.take,
+            for_all=meaning.replayed,
         )
         house = self._house
         try:
@@ -364,9 +371,18 @@ def _limits(call: Call) -> Limits:
     return call.route.limits if call.route else call.destination.limits
 
 
+def _kept_head(call: Call, headers: list[tuple[str, str]]) -> str:
+    """Return the fields as the ledger keeps them: it never sees the destination's credential."""
+    login = call.destination.login
+    if login is not None:
+        headers = [field for field in headers if field[0] != login.header_name]
+    return orjson.dumps(headers).decode()
+
+
 def _headers_out(call: Call) -> list[tuple[str, str]]:
     """Return the fields to send. Where the policy reads the answer, it must not be coded."""
+    headers = call.headers if call.dressed is None else call.dressed.headers
     if call.route is None or not needs_body(call.route, call.destination):
-        return call.headers
-    kept = [field for field in call.headers if field[0].lower() != "accept-encoding"]
+        return headers
+    kept = [field for field in headers if field[0].lower() != "accept-encoding"]
     return [*kept, ("Accept-Encoding", "identity")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
@@ -49,6 +50,7 @@ class House:
     tasks: Tasks
     replay_body_max_bytes: int
     inflight: InFlight = field(default_factory=InFlight)
+    unsettled: asyncio.Event = field(default_factory=asyncio.Event)
     _slots: dict[str, Slots] = field(default_factory=dict)
 
     def slots_waiting(self) -> int:

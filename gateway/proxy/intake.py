@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from gateway.core.dress import Dressed, dress
 from gateway.core.effect import Fingerprint
 from gateway.core.errors import Malformed
 from gateway.core.fence import Attempt
@@ -204,6 +205,8 @@ def finish(call: Call) -> None:
         if not call.is_read:
             call.attempt = _attempt(call, route)
             call.covers = call.attempt.covers
+            if route.dresses:
+                call.dressed = _dressed(call, route)
     except Malformed as error:
         call.turn_away("malformed", str(error))
         call.attempt, call.covers = None, _default_covers(call)
@@ -220,9 +223,9 @@ def _attempt(call: Call, route: Route) -> Attempt:
     unit = fence.unit or ""
     key = EffectKey(call.destination.name, function.name, unit, key_text)
     covers = _default_covers(call)
+    if route.uses_mark:
+        values = call.values = replace(values, effect=effect_mark(key))
     if route.covers is not None:
-        if "effect" in route.covers.sources:
-            values = call.values = replace(values, effect=effect_mark(key))
         covers = route.covers.render(values)
     return Attempt(
         key=key,
@@ -235,6 +238,24 @@ def _attempt(call: Call, route: Route) -> Attempt:
         on_duplicate=route.on_duplicate,
         max_attempts=route.limits.max_attempts,
         item=fence.item,
+    )
+
+
+def _dressed(call: Call, route: Route) -> Dressed:
+    """Return what is really sent. What cannot be dressed is malformed, and nothing is sent."""
+    body = call.body
+    if route.edits_body and body is not None and body.file is not None:
+        raise Malformed(
+            f"the policy puts its mark into the body, and {body.size} bytes are too many for "
+            "that; send less at once"
+        )
+    return dress(
+        route,
+        method=call.method,
+        target=call.target.text,
+        headers=call.headers,
+        body=body.data if body is not None else None,
+        values=call.values or _NO_VALUES,
     )
 
 

@@ -8,6 +8,7 @@ leaves nothing but a step to take again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -42,11 +43,13 @@ from gateway.proxy.unsettled import (
 from gateway.store.case_records import KeptRequest, OpenedProbe, Opening, UnknownEffect
 from gateway.store.probes import ClosingProbe, Concluding
 from gateway.store.queries import Reader
+from gateway.web.reconcile_metrics import ReconcileMetrics
 
 AT_ONCE: Final = 16
 STEPS_MAX: Final = 6
 LOOK_MAX_BYTES: Final = 4 * 1024 * 1024
 SLOT_WAIT_S: Final = 5.0
+LOOK_AGAIN_S: Final = 1.0
 WAIT_MS: Final = 2_000
 NOBODY: Final = "operators"
 DEADLINE_MS: Final = 4 * 3_600_000
@@ -75,14 +78,18 @@ class Matter:
 class Reconciler:
     """Looks at unknown effects again and again until each is settled or in a person's hands."""
 
-    def __init__(self, house: House, shelf: Shelf) -> None:
+    def __init__(self, house: House, shelf: Shelf, metrics: ReconcileMetrics) -> None:
         self._house = house
         self._shelf = shelf
-        self.settled: dict[str, int] = {}
+        self._metrics = metrics
 
     async def turn(self) -> None:
-        """Take up what is due, several effects at a time."""
+        """Take up what is due, several effects at a time: at once what has just become
+        unknown, for that it happened can be found out at any time."""
         house = self._house
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(house.unsettled.wait(), LOOK_AGAIN_S)
+        house.unsettled.clear()
         if house.state.draining or house.state.ledger_error is not None:
             return
         reader = await house.ledger.reader()
@@ -259,6 +266,7 @@ class Reconciler:
         )
         if not taken:
             return True  # something changed: decide again
+        self._count("no-effect")
         self._said("reconciled", matter, outcome="no-effect", by="probe")
         if step.resend and matter.leader is not None and matter.function is not None:
             await self._send(matter, matter.request, as_it_was=False)
@@ -330,10 +338,11 @@ class Reconciler:
     def _said(self, event: str, matter: Matter, **facts: object) -> None:
         effect = matter.effect
         age_s = (self._house.ledger.clock.now_ms() - effect.attempts[0].created_at_ms) / 1000
+        self._metrics.settled(age_s)
         self._house.log.info(
             event, effect_id=effect.id, function=effect.scope.function, age_s=round(age_s, 3),
             **facts,
         )  # fmt: skip
 
     def _count(self, result: str) -> None:
-        self.settled[result] = self.settled.get(result, 0) + 1
+        self._metrics.step(result)

@@ -78,8 +78,10 @@ class Reader:
         try:
             db = await db
             await db.execute("PRAGMA query_only = ON")
-        except sqlite3.Error as error:
+        except BaseException as error:  # a cancelled opening too
             await db.close()  # or its thread would outlive the event loop
+            if not isinstance(error, sqlite3.Error):
+                raise
             raise StoreError(
                 f"the ledger at {path} cannot be read: {error}; look at --ledger, or start a "
                 "gateway that makes it"

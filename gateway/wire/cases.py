@@ -1,4 +1,4 @@
-"""The words of exceptions and alerts: what `/v1/exceptions` takes and gives, what a webhook gets."""
+"""The words of exceptions and alerts: what `/v1/exceptions` and a webhook take and get."""
 
 from __future__ import annotations
 

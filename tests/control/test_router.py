@@ -213,7 +213,7 @@ async def test_what_nobody_foresaw_is_an_incident_and_never_a_bare_500(
     (line,) = [
         json.loads(line)
         for line in capfdbinary.readouterr().out.splitlines()
-        if b'"incident"' in line
+        if b'"msg":"incident"' in line
     ]
     assert line["incident"] == got.json["incident"]
     assert (line["level"], line["request_id"]) == ("error", "req-9")
