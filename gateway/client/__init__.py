@@ -13,9 +13,12 @@ from gateway.client.elector import Elector
 from gateway.client.errors import FencegateError, LeadershipLost, Refused, is_retryable
 from gateway.client.leadership import Leadership
 from gateway.client.sync import ThreadLeadership, lead
+from gateway.client.unit import ClaimedItem, Result, Unit
+from gateway.client.unit_worker import UnitWorker
 
 __all__ = [
     "CandidateReport",
+    "ClaimedItem",
     "DestinationSession",
     "EffectAnswer",
     "Elector",
@@ -23,7 +26,10 @@ __all__ = [
     "Leadership",
     "LeadershipLost",
     "Refused",
+    "Result",
     "ThreadLeadership",
+    "Unit",
+    "UnitWorker",
     "current",
     "fence_headers",
     "is_retryable",

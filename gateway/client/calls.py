@@ -86,14 +86,20 @@ class Gateway:
         self._connect_s = connect_s
 
     async def control(
-        self, method: str, path: str, content: Any = None, *, timeout_s: float
+        self,
+        method: str,
+        path: str,
+        content: Any = None,
+        *,
+        timeout_s: float,
+        fields: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """Ask the control plane; return status and JSON.
+        """Ask the control plane; return status and JSON. `fields` are further header fields.
 
         Raises the error of a problem, and GatewayUnreachable for everything that is not an
         answer of the gateway.
         """
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", **(fields or {})}
         if self.token:
             headers["Fence-Authorization"] = f"Bearer {self.token}"
         body = None

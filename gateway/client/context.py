@@ -93,6 +93,16 @@ class StepCounter:
             if key is None or key.endswith(f"#{n}"):
                 self._next[step] = n + 1
 
+    def counted(self) -> dict[str, int]:
+        """Return the next number of each step that has moved on."""
+        with self._lock:
+            return dict(self._next)
+
+    def resume(self, counted: Mapping[str, int]) -> None:
+        """Go on with the numbers that `counted` once told, of the same item."""
+        with self._lock:
+            self._next.update(counted)
+
 
 def _bounded(prefix: str, step: str, number: str) -> str:
     """Return a key that fits. Its number stays readable; a digest stands for what is cut."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json as json_words
 import re
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.client.calls import Answer, Headers
-from gateway.client.context import Fence, checked_name, headers_of
+from gateway.client.context import Fence, Proof, checked_name, headers_of
 from gateway.client.errors import (
     FencegateError,
     GatewayUnreachable,
@@ -20,7 +21,7 @@ from gateway.client.errors import (
 from gateway.client.trust import Backoff
 
 if TYPE_CHECKING:
-    from gateway.client.leadership import Leadership
+    from gateway.client.leadership import Kit, Leadership
 
 _KEY: Final = re.compile(r"[ -~]{1,255}\Z")
 
@@ -102,8 +103,19 @@ def checked_key(key: str) -> str:
     return key
 
 
+class Commander(Proof, Protocol):
+    """Who sends commands: a leader, or a worker that has claimed an item."""
+
+    @property
+    def kit(self) -> Kit:
+        """Where the gateway is, and the clock and the dice to go by."""
+
+    def commit(self) -> AbstractAsyncContextManager[None]:
+        """A section that a loss does not cut in two."""
+
+
 async def send_command(
-    leadership: Leadership,
+    leadership: Commander,
     fence: Fence,
     asked: EffectRequest,
     patience_s: float,
@@ -136,7 +148,7 @@ async def send_command(
 
 
 async def _send_once(
-    leadership: Leadership,
+    leadership: Commander,
     fence: Fence,
     asked: EffectRequest,
     headers: Mapping[str, str],

@@ -83,8 +83,8 @@ class Elector:
         clock: Clock | None = None,
         chance: random.Random | None = None,
     ) -> None:
-        gateway = _gateway(url, token, tls)
-        self.holder = _holder(worker, incarnation)
+        gateway = gateway_of(url, token, tls)
+        self.holder = holder_of(worker, incarnation)
         self.candidate = candidate or CandidateReport()
         self.refusal: Refused | None = None  # why it does not lead, as last told
         self._supersede = supersede
@@ -298,14 +298,14 @@ def _passes(error: FencegateError) -> bool:
     return is_retryable(error) or (error.status or 0) >= 500
 
 
-def _gateway(url: str | None, token: str | None, tls: ssl.SSLContext | None) -> Gateway:
+def gateway_of(url: str | None, token: str | None, tls: ssl.SSLContext | None) -> Gateway:
     where = url or os.environ.get(URL_VARIABLE)
     if not where:
         raise ValueError(f"no gateway is given; pass its URL, or set {URL_VARIABLE}")
     return Gateway(where, token or os.environ.get(TOKEN_VARIABLE) or None, tls=tls)
 
 
-def _holder(worker: str, incarnation: str | None) -> str:
+def holder_of(worker: str, incarnation: str | None) -> str:
     if "#" in worker:
         raise Malformed(
             message=f"the worker's name is {worker!r}; # stands between name and incarnation, and "

@@ -120,6 +120,11 @@ def _lost_again(message: str, reason: str, answer: Any) -> LeadershipLost:
     return LeadershipLost(message=message, reason=reason, answer=answer)
 
 
+class ClaimLost(FencegateError):
+    """There is no proof any more that the claim on the item lives; nothing was sent. Leave the
+    item: another worker may have it."""
+
+
 class GatewayUnreachable(FencegateError):
     """No answer of the gateway arrived. Nobody knows what became of a command: the same request
     with the same key will tell."""
@@ -211,6 +216,26 @@ class UnitClosed(Refused):
     """The unit of work takes no more effects."""
 
 
+class UnitTaken(Refused):
+    """The unit's key belongs to another function."""
+
+
+class UnitUnfinished(Refused):
+    """Something of the unit is open yet: `facts["reasons"]`. It was not completed."""
+
+
+class NotClaimed(Refused):
+    """There is no claim on the item, or it is over. Stop work on it; another may have it."""
+
+
+class ItemUnknown(Refused):
+    """The unit has no such item."""
+
+
+class VersionConflict(Refused):
+    """It has changed since it was read: `facts["version"]`. Read it again."""
+
+
 class FenceMissing(Refused):
     """A write lacks function, term, holder or key."""
 
@@ -276,6 +301,11 @@ _BY_SLUG: Final[dict[str, type[Refused]]] = {
     "attempts-exhausted": AttemptsExhausted,
     "unit-unknown": UnitUnknown,
     "unit-closed": UnitClosed,
+    "unit-taken": UnitTaken,
+    "unit-unfinished": UnitUnfinished,
+    "not-claimed": NotClaimed,
+    "item-unknown": ItemUnknown,
+    "version-conflict": VersionConflict,
     "fence-missing": FenceMissing,
     "forbidden": Forbidden,
     "function-unknown": Forbidden,

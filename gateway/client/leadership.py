@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -39,6 +39,7 @@ from gateway.client.errors import (
 )
 from gateway.client.tasks import LOG, Tasks
 from gateway.client.trust import Clock
+from gateway.client.unit import Unit, open_unit
 
 RELEASE_S: Final = 2.0
 DRAIN_S: Final = 30.0
@@ -229,13 +230,36 @@ class Leadership:
         here = current()
         return here if here is not None and here.leadership is self else self.fence
 
+    async def open_unit(
+        self,
+        key: str,
+        manifest: Mapping[str, Any] | None = None,
+        *,
+        items: Iterable[str | Mapping[str, Any]] | None = None,
+        period_start: str | None = None,
+        period_end: str | None = None,
+        policy_version: str | None = None,
+    ) -> Unit:
+        """Create the unit of work `key`, or find it as an earlier leader left it.
+
+        `items` are names, or {"id", "data"}; they stand for a manifest with nothing else. A
+        unit that is there keeps its own manifest: see `Unit.created`.
+        """
+        about = {
+            "period_start": period_start,
+            "period_end": period_end,
+            "policy_version": policy_version,
+        }
+        return await open_unit(self, key, manifest, items, about)
+
     @contextmanager
     def item(self, item: str) -> Iterator[Fence]:
         """Work on one item: its writes have keys of their own, the same for every worker."""
         self.check()
         name = checked_name("an item", item)
-        steps = StepCounter(self.function, self.unit, name)
-        here = replace(self.fence_here(), item=name, steps=steps, step=None, key=None)
+        here = self.fence_here()
+        steps = StepCounter(self.function, here.unit, name)
+        here = replace(here, item=name, steps=steps, step=None, key=None)
         with entered(here) as fence:
             yield fence
 
@@ -249,7 +273,7 @@ class Leadership:
 
     def key(self, *parts: str | int) -> str:
         """Return a key from the words of the business: `key("refund", refund_id)`."""
-        return business_key(self.function, self.unit, parts)
+        return business_key(self.function, self.fence_here().unit, parts)
 
     @contextmanager
     def keyed(self, key: str) -> Iterator[Fence]:

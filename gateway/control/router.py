@@ -13,6 +13,7 @@ from gateway.control import (
     effects,
     following,
     functions,
+    handover,
     leases,
     transitions,
     unit_lists,
@@ -138,6 +139,8 @@ class ControlPlane:
                 return functions.list_functions(panel, principal)
             case ["functions", name]:
                 return await functions.show_function(panel, principal, name)
+            case ["functions", name, "handover"]:
+                return await handover.show_handover(panel, request, principal, name)
             case ["units"]:
                 return await unit_lists.list_units(panel, request, principal)
             case ["units", unit] if request.method == "PUT":
@@ -211,6 +214,8 @@ def _check_method(request: web.BaseRequest, parts: list[str]) -> None:
         case ["v1", "effects" | "destinations" | "leases" | "functions"]:
             allow = _READ
         case ["v1", "effects" | "destinations" | "leases" | "functions" | "candidates", _]:
+            allow = _READ
+        case ["v1", "functions", _, "handover"]:
             allow = _READ
         case ["v1", "effects", _, "resolve"]:
             allow = ("POST",)

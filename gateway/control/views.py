@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway.core.policy import GUARANTEE, Destination, Does, Route
+from gateway.core.guarantee import guarantee
+from gateway.core.policy import Destination, Does, Route
 from gateway.store.queries import Reader
 from gateway.store.records import AttemptRecord, EffectRecord, ResolutionRecord
 from gateway.wire.control import (
@@ -110,6 +111,6 @@ def _route_out(route: Route) -> RouteOut:
         key="Idempotency-Key" if route.key is None else route.key.text,
         covers="destination + path" if route.covers is None else route.covers.text,
         guard=route.guard.value,
-        guarantee=GUARANTEE[route.guard] if writes else "nothing is changed",
+        guarantee=str(guarantee(route)) if writes else "nothing is changed",
         on_duplicate=route.on_duplicate.value,
     )

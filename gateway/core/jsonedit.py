@@ -6,9 +6,10 @@ their digits, members their order and strings their escapes.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from gateway.core.errors import Malformed
@@ -48,6 +49,7 @@ class JsonEdit:
                 "the body is no JSON object, and something has to be set in it on its way; send "
                 "one (UTF-8, uncoded)"
             )
+        self._document: Any = document  # what the text says; they change together
         self._text = (body or b"").decode("utf-8")
 
     @property
@@ -59,30 +61,32 @@ class JsonEdit:
 
         Raises Malformed where something else is in the way.
         """
-        text = self._text
+        text, around, node = self._text, self._document, self._document
         at = _space(text, 0)
         quoted = json.dumps(value, ensure_ascii=False)
         for depth, step in enumerate(path.steps):
-            members = list(_inside(text, at, path, step))
-            if isinstance(step, int):
-                if step >= len(members):
-                    raise Malformed(
-                        f"the body has no element {step} where {path.text} has to be set; send it"
-                    )
-                at = members[step].value
-                continue
-            found = next((member for member in members if member.name == step), None)
-            if found is None:
-                new = _nested(path, depth, quoted)
-                cut = members[-1].end if members else at + 1
-                self._text = f"{text[:cut]}{',' if members else ''}{new}{text[cut:]}"
+            _check_kind(text, at, path, step)
+            if isinstance(step, int) and step >= len(node):
+                raise Malformed(
+                    f"the body has no element {step} where {path.text} has to be set; send it"
+                )
+            if isinstance(step, str) and step not in node:
+                new, node[step] = _nested(path, depth, quoted, value)
+                # Right behind what is last in it: its end is found without going through it.
+                cut = _after(text, at) - 1
+                while text[cut - 1] in " \t\n\r":
+                    cut -= 1
+                comma = "," if len(node) > 1 else ""
+                self._text = f"{text[:cut]}{comma}{new}{text[cut:]}"
                 return
-            at = found.value
+            at = _place(text, at, step)
+            around, node = node, node[step]
         if text[at] in "{[":
             raise Malformed(
                 f"{path.text} is set on its way, and the body has {_kind(text, at)} there; "
                 "leave it out"
             )
+        around[path.steps[-1]] = value
         self._text = text[:at] + quoted + text[_after(text, at) :]
 
     def drop(self, path: Path) -> None:
@@ -109,6 +113,10 @@ class JsonEdit:
             start = members[0].start
             end = members[1].start if len(members) > 1 else members[0].end
         self._text = text[:start] + text[end:]
+        around = self._document
+        for step in path.steps[:-1]:
+            around = around[step]
+        del around[path.steps[-1]]
 
 
 def _space(text: str, at: int) -> int:
@@ -136,28 +144,42 @@ def _members(text: str, at: int) -> Iterator[_Member]:
             at = _space(text, at + 1)
 
 
-def _inside(text: str, at: int, path: Path, step: object) -> Iterator[_Member]:
+def _place(text: str, at: int, step: object) -> int:
+    """Return where the value of a member that is there begins; what follows is not read."""
+    for n in itertools.count():
+        at = _space(text, at + 1)  # over the brace or the comma
+        name: Any = n
+        if isinstance(step, str):
+            name, at = _SKIP.raw_decode(text, at)
+            at = _space(text, _space(text, at) + 1)  # over the colon
+        if name == step:
+            break
+        at = _space(text, _after(text, at))
+    return at
+
+
+def _check_kind(text: str, at: int, path: Path, step: object) -> None:
     wanted, word = ("[", "a list") if isinstance(step, int) else ("{", "an object")
     if text[at] != wanted:
         raise Malformed(
             f"{path.text} cannot be set in the body: {word} is wanted on the way there, and this "
             f"is {_kind(text, at)}; leave it out, or send {word}"
         )
-    return _members(text, at)
 
 
 def _kind(text: str, at: int) -> str:
     return "an object" if text[at] == "{" else _KINDS.get(text[at], "a number")
 
 
-def _nested(path: Path, depth: int, quoted: str) -> str:
-    """Return the member for `path` from `depth` on, with the objects that are missing."""
-    rest: Sequence[object] = path.steps[depth:]
+def _nested(path: Path, depth: int, quoted: str, value: str) -> tuple[str, Any]:
+    """Return the member for `path` from `depth` on, with the objects that are missing: as text,
+    and what it holds."""
+    rest = path.steps[depth:]
     if any(isinstance(step, int) for step in rest):
         raise Malformed(f"the body has no list where {path.text} has to be set; send it")
     names = [json.dumps(name, ensure_ascii=False) for name in rest]
-    return (
-        "".join(f"{name}:{{" for name in names[:-1])
-        + f"{names[-1]}:{quoted}"
-        + "}" * (len(names) - 1)
-    )
+    held: Any = value
+    for name in reversed(rest[1:]):
+        held = {name: held}
+    opened = "".join(f"{name}:{{" for name in names[:-1])
+    return f"{opened}{names[-1]}:{quoted}{'}' * (len(names) - 1)}", held

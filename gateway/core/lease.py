@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gateway.core.candidates import (
     Candidate,
@@ -38,6 +38,10 @@ class Ended(StrEnum):
     DRAINED = "drained"  # stepped down, and nothing is in flight any more
     HANDED_OFF = "handed-off"  # the next term went to a named candidate
     SUPERSEDED = "superseded"  # the same worker, started again, took a new term
+
+
+GIVEN_BACK: Final = frozenset({Ended.RELEASED, Ended.DRAINED})
+"""Ends that the holder wanted."""
 
 
 class LeaseState(StrEnum):
@@ -252,7 +256,7 @@ def _polite(
     left_ms = free_since_ms + rules.prefer_for_ms - view.now_ms
     if left_ms <= 0:
         return None
-    ranked = rank(view.candidates, eligible, view.now_ms, rules.fresh_for_ms)
+    ranked = heirs(view.lease, view.candidates, view.now_ms, rules, eligible)
     if not ranked or ranked[0].holder == me.holder:
         return None
     return Turned(
@@ -262,6 +266,21 @@ def _polite(
         rival=ranked[0].holder,
         retry_ms=left_ms,
     )
+
+
+def heirs(
+    lease: Lease | None,
+    candidates: Sequence[Candidate],
+    now_ms: int,
+    rules: LeaseRules,
+    eligible: Eligibility,
+) -> list[Candidate]:
+    """Return who may lead next, best first. Whoever gave the lease back is nobody's better:
+    it wanted to go, and others need not wait for it."""
+    ranked = rank(candidates, eligible, now_ms, rules.fresh_for_ms)
+    if lease is None or lease.ended not in GIVEN_BACK:
+        return ranked
+    return sorted(ranked, key=lambda one: one.holder == lease.holder)
 
 
 def _grant(

@@ -31,11 +31,6 @@ class Does(StrEnum):
     REFUSE = "refuse"
 
 
-GUARANTEE: Final[Mapping[Guard, str]] = dict.fromkeys(Guard, "at most once, then a person")
-"""What a guard gives now. Guards are checked and shown; until effects are reconciled, none is
-acted on, and saying "strong" where a person has to decide would be a promise not kept."""
-
-
 class Mode(StrEnum):
     """Whether the fence acts, or only says what it would have done."""
 

@@ -26,7 +26,9 @@ from gateway.outbound.login import without_login
 from gateway.proxy import keep, respond
 from gateway.proxy.answer import Answer
 from gateway.proxy.call import Call
+from gateway.proxy.exhausted import open_exhausted
 from gateway.proxy.house import House
+from gateway.proxy.resend import note_key
 from gateway.proxy.slots import Slot
 from gateway.proxy.unsettled import route_mark
 from gateway.store.records import Proposal, Ruling, SentAs, Settled, Settlement, StoredAnswer
@@ -159,6 +161,8 @@ class Forwarder:
                 )
                 return None if shared is None else await self._share(call, proposal, shared)
             case Refuse() as refusal:
+                if refusal.reason is Refusal.ATTEMPTS_EXHAUSTED:
+                    await open_exhausted(self._house, call, refusal.prior)
                 return respond.refused(ruling, refusal, call.attempt.term if call.attempt else 0)
             case Admit() | None:  # no intent was asked for: it is the caller's to ask again
                 return respond.problem("in-flight", effect="none")
@@ -253,6 +257,7 @@ class Forwarder:
             meaning = classify(
                 reply, route, call.destination, values, tried_before=ruling.tried_before
             )
+            note_key(house, call.destination, route, meaning)
             evidence = b""
             if meaning.outcome is Outcome.UNKNOWN:
                 evidence = without_login(body, call.destination.login)[: respond.EXCERPT_BYTES]

@@ -50,6 +50,8 @@ class House:
     tasks: Tasks
     replay_body_max_bytes: int
     inflight: InFlight = field(default_factory=InFlight)
+    keys_known: dict[tuple[str, str], bool] = field(default_factory=dict)
+    """By destination and route: whether it said last that it knows native keys."""
     unsettled: asyncio.Event = field(default_factory=asyncio.Event)
     _slots: dict[str, Slots] = field(default_factory=dict)
 

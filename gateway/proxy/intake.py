@@ -192,8 +192,11 @@ def _check_fence(call: Call) -> None:
         call.turn_away("fence-missing", f"Add {', '.join(missing)}.", missing=missing)
 
 
-def finish(call: Call) -> None:
-    """Work out the key, what is covered and the fingerprint, now that the body is here."""
+def finish(call: Call, now_s: int) -> None:
+    """Work out the key, what is covered and the fingerprint, now that the body is here.
+
+    `now_s` is the store's time: when this is sent for the first time, if it is.
+    """
     route = call.route
     if call.observed is not None or route is None:
         call.covers = _default_covers(call)
@@ -206,7 +209,7 @@ def finish(call: Call) -> None:
             call.attempt = _attempt(call, route)
             call.covers = call.attempt.covers
             if route.dresses:
-                call.dressed = _dressed(call, route)
+                call.dressed = _dressed(call, route, now_s)
     except Malformed as error:
         call.turn_away("malformed", str(error))
         call.attempt, call.covers = None, _default_covers(call)
@@ -241,7 +244,7 @@ def _attempt(call: Call, route: Route) -> Attempt:
     )
 
 
-def _dressed(call: Call, route: Route) -> Dressed:
+def _dressed(call: Call, route: Route, now_s: int) -> Dressed:
     """Return what is really sent. What cannot be dressed is malformed, and nothing is sent."""
     body = call.body
     if route.edits_body and body is not None and body.file is not None:
@@ -255,7 +258,7 @@ def _dressed(call: Call, route: Route) -> Dressed:
         target=call.target.text,
         headers=call.headers,
         body=body.data if body is not None else None,
-        values=call.values or _NO_VALUES,
+        values=replace(call.values or _NO_VALUES, first_sent_s=now_s),
     )
 
 

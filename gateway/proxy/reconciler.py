@@ -38,6 +38,7 @@ from gateway.proxy.unsettled import (
     find_route,
     latest_unknown,
     leader_of,
+    route_mark,
     values_of,
 )
 from gateway.store.case_records import KeptRequest, OpenedProbe, Opening, UnknownEffect
@@ -55,12 +56,26 @@ NOBODY: Final = "operators"
 DEADLINE_MS: Final = 4 * 3_600_000
 
 _DETAIL: Final[Mapping[str, str]] = {
-    "no-guard": "the route gives the gateway no way to find out whether it happened",
-    "policy-gone": "the policy that it was sent under is not on record any more",
-    "superseded": "another write to the same thing came after it, so its mark proves nothing",
+    "no-guard": "the route gives the gateway no way to find out",
     "several-matches": "the destination has it more than once",
+    "other-content": "the destination's answer proves neither",
+    "superseded": "another write to the same thing came after it, so its mark proves nothing",
     "still-missing": "it is not there, and the route does not send it again by itself",
+    "never-retry": "an answer forbade to send it again",
+    "key-misused": "the destination knows its native key from another request",
+    "key-not-supported": "the destination has not said that it knows native keys",
+    "window-unknown": "how long the destination keeps native keys is not published",
+    "window-over": "its native key would by now make a second effect",
+    "condition-lost": "somebody wrote under the version that it was sent under",
+    "condition-not-exact": "its condition is not exact, and repeating it may do harm",
+    "probes-failed": "the destination did not answer the question, too often",
+    "resend-rejected": "sent again it was rejected, which proves nothing about the first time",
+    "resends-exhausted": "it was sent again too often without an answer",
+    "no-leader": "nobody leads under whose term it could be sent again",
+    "policy-gone": "the policy that it was sent under cannot be read any more",
+    "request-gone": "the request is not on record any more",
 }
+"""Why the gateway does not settle it, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +140,8 @@ class Reconciler:
             await self._open(effect, None, "policy-gone")
             return False
         now_ms = self._house.ledger.clock.now_ms()
-        step = next_step(case_of(effect, matter.route, now_ms, matter.leader))
+        known = self._house.keys_known.get((effect.destination, route_mark(matter.route)))
+        step = next_step(case_of(effect, matter.route, now_ms, matter.leader, known))
         match step:
             case reconcile.Probe(not_before_ms) if not_before_ms <= now_ms:
                 return await self._probe(matter)
@@ -307,6 +323,7 @@ class Reconciler:
     async def _open(self, effect: UnknownEffect, function: Function | None, reason: str) -> None:
         owner = function.exceptions_owner if function else ""
         deadline_ms = function.exceptions_deadline_ms if function else 0
+        path = effect.target.partition("?")[0]  # no query: it goes to logs and receivers of alerts
         detail = _DETAIL.get(reason, f"it could not be settled: {reason}")
         case = await self._house.ledger.open_case(
             Opening(
@@ -317,7 +334,7 @@ class Reconciler:
                 destination=effect.destination,
                 term=effect.attempts[-1].term,
                 reason=reason,
-                detail=f"Nobody knows whether {effect.method} {effect.target[:200]} took effect "
+                detail=f"Nobody knows whether {effect.method} {path[:200]} took effect "
                 f"at {effect.destination}: {detail}.",
                 owner=owner or NOBODY,
                 deadline_ms=deadline_ms or DEADLINE_MS,

@@ -196,7 +196,8 @@ async def _exchange(
         return _settlement(again, ruling, meaning, None, None)
     body = b"" if got.is_stream else await got.read(ANSWER_MAX_BYTES)
     reply = Reply(got.status, got.facts_headers, keep.json_of(got, body))
-    meaning = classify(reply, route, destination, values, tried_before=True)
+    meaning = classify(reply, route, destination, values, tried_before=ruling.tried_before)
+    note_key(house, destination, route, meaning)
     evidence = b""
     if meaning.outcome is Outcome.UNKNOWN:
         evidence = without_login(body, destination.login)[: respond.EXCERPT_BYTES]
@@ -205,6 +206,12 @@ async def _exchange(
         kept = keep.without_credential(kept, destination.login)
     got.abort()
     return _settlement(again, ruling, meaning, got.status, kept)
+
+
+def note_key(house: House, destination: Destination, route: Route, meaning: Meaning) -> None:
+    """Remember whether the destination says that it knows native keys, where it is asked."""
+    if meaning.key_supported is not None:
+        house.keys_known[destination.name, route_mark(route)] = meaning.key_supported
 
 
 def _settlement(

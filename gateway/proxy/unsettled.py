@@ -103,7 +103,13 @@ def _parsed(body: bytes | None) -> Any:
         return None
 
 
-def case_of(effect: UnknownEffect, route: Route, now_ms: int, leader: Leader | None) -> Case:
+def case_of(
+    effect: UnknownEffect,
+    route: Route,
+    now_ms: int,
+    leader: Leader | None,
+    key_supported: bool | None = None,
+) -> Case:
     """Return what the pure decision has to know."""
     return Case(
         route=route,
@@ -135,6 +141,7 @@ def case_of(effect: UnknownEffect, route: Route, now_ms: int, leader: Leader | N
         ],
         live_term=leader.term if leader else None,
         overtaken=effect.superseded,
+        key_supported=key_supported,
     )
 
 

@@ -250,9 +250,11 @@ class Ledger:
     # -- the control plane
 
     async def resolve(self, resolution: Resolution) -> Unresolved | None:
-        return await self._writer.run(
+        refusal = await self._writer.run(
             partial(upkeep.resolve, instance=self.instance, given=resolution)
         )
+        self.bell.ring_all()
+        return refusal
 
     async def adopt(
         self,
@@ -270,7 +272,10 @@ class Ledger:
         )
 
     async def strand(self) -> int:
-        return await self._writer.run(partial(upkeep.strand, instance=self.instance))
+        count = await self._writer.run(partial(upkeep.strand, instance=self.instance))
+        if count:
+            self.bell.ring_all()
+        return count
 
     async def beat(self) -> None:
         await self._writer.run(partial(upkeep.beat, instance=self.instance), forgets=False)

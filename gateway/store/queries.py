@@ -16,7 +16,7 @@ from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.errors import StoreError
 from gateway.core.ids import Scope
 from gateway.core.work import ItemState
-from gateway.store import case_queries, lease_queries, work_queries
+from gateway.store import case_queries, handover_queries, lease_queries, work_queries
 from gateway.store.case_records import (
     AlertRecord,
     CaseCensus,
@@ -28,6 +28,7 @@ from gateway.store.case_records import (
     UnknownEffect,
 )
 from gateway.store.connect import read_only_uri
+from gateway.store.handover_queries import HandoverRecord
 from gateway.store.lease_records import (
     CandidateRecord,
     LeaseRecord,
@@ -165,6 +166,11 @@ class Reader:
 
     async def census(self) -> WorkCensus:
         return await work_queries.census(self._all)
+
+    async def handover(
+        self, function: str, unit: str | None, term: int | None
+    ) -> HandoverRecord | None:
+        return await handover_queries.handover(self._all, function, unit, term)
 
     async def due(self, now_ms: int, limit: int) -> list[str]:
         return await case_queries.due(self._all, now_ms, limit)

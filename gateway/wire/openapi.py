@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from gateway.wire import cases
+from gateway.wire import cases, handover
 from gateway.wire import leadership as words
 from gateway.wire import units as work
 from gateway.wire.control import (
@@ -27,7 +27,7 @@ _MODELS: Final[tuple[type[BaseModel], ...]] = (
     words.TransitionPage,
     work.PlanIn, work.ClaimIn, work.ReportIn, work.CompleteIn, work.AbandonIn, work.UnitOut,
     work.UnitPage, work.ItemPage, work.ClaimOut, work.CheckpointOut, work.ReportOut,
-    cases.ActIn, cases.ExceptionOut, cases.ExceptionPage, cases.AlertOut,
+    handover.HandoverOut, cases.ActIn, cases.ExceptionOut, cases.ExceptionPage, cases.AlertOut,
 )  # fmt: skip
 
 _EFFECT_FILTERS: Final = (
@@ -56,6 +56,10 @@ _LONG_POLL: Final = (
     ("wait_s", "wait so long for a change, 0 to 30 seconds; 0 if absent"),
     ("after_version", "the version that is known; absent: the one there is now"),
     ("holder", "who asks; `attempt_in_ms` is then said for this candidate"),
+)
+_HANDOVER_FILTERS: Final = (
+    ("term", "the change to this term; the latest if absent"),
+    ("unit", "of this unit's scope"),
 )
 _UNIT_FILTERS: Final = (
     ("function", "only this function"),
@@ -197,6 +201,13 @@ def _functions() -> dict[str, Any]:
         "/v1/functions": {"get": _operation("List functions", "FunctionPage", [])},
         "/v1/functions/{function}": {
             "get": _operation("Show one function", "FunctionDetailOut", [_function()])
+        },
+        "/v1/functions/{function}/handover": {
+            "get": _operation(
+                "Tell what a change of term left behind",
+                "HandoverOut",
+                [_function(), *_query(_HANDOVER_FILTERS)],
+            )
         },
         "/v1/transitions": {"get": journal},
     }

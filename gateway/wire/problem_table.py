@@ -205,7 +205,8 @@ _KEYS: Final[dict[str, Problem]] = {
         title="The destination has rejected this too often",
         detail="Nothing was sent. Do not retry, and do not issue it under another key. The "
         "destination rejected every attempt; report its last answer to the operator.",
-        page="The route's 'max_attempts' is reached. An operator can raise it in the policy.",
+        page="The route's 'max_attempts' is reached. An exception is open about it: an operator "
+        "can extend it, so that it is tried anew, or raise 'max_attempts' in the policy.",
     ),
 }
 

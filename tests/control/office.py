@@ -93,6 +93,15 @@ class Office:
         shown: dict[str, Any] = got.json
         return shown
 
+    async def exception(self, effect_id: str) -> dict[str, Any]:
+        """Wait until an effect is in a person's hands; return its exception."""
+        while (shown := await self.effect(effect_id))["exception_id"] is None:
+            await asyncio.sleep(0.01)
+        got = await self.house.get(f"/v1/exceptions/{shown['exception_id']}")
+        assert got.status == 200, got.body
+        case: dict[str, Any] = got.json
+        return case
+
     async def keys(self, query: str = "", by: str = "") -> list[str]:
         """The keys of the effects that a query lists, newest first."""
         got = await self.house.get(f"/v1/effects{query}", **(said_by(by) if by else {}))

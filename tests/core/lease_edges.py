@@ -95,6 +95,9 @@ ANA_1, _, BO_1, CY_1 = CANDIDATES
 NEW = Eligibility(versions=VersionRange.parse(">=2026.10"))
 HANDED = f"ends {TERM} as handed-off at +0, {GRANT.format('cy#1 of p-cy')}"
 JUST_FREE: dict[str, Any] = {
+    "verb": "acquire", "state": State("?", -90_000, -80_000, -30_000, None, "expired", 0),
+}  # fmt: skip
+GIVEN_BACK: dict[str, Any] = {
     "verb": "acquire", "state": State("?", -90_000, -80_000, -30_000, None, "released", 0),
 }  # fmt: skip
 FREE: dict[str, Any] = {"verb": "acquire", "asker": BO}
@@ -125,6 +128,12 @@ ELIGIBLE: list[Row] = [
      JUST_FREE | {"verb": "supersede", "asker": BO},
      f"not-preferred, rival ana#1, retry {PREFER_MS}"),
     ("the first in rank waits for nobody", JUST_FREE, TO_ANA),
+    ("who gave it back waits for the others", GIVEN_BACK,
+     f"not-preferred, rival ana#2, retry {PREFER_MS}"),
+    ("nobody waits for who gave it back",
+     GIVEN_BACK | {"asker": BO, "candidates": (ANA_1, BO_1)}, TO_BO),
+    ("who gave it back may have it again, if there is nobody else",
+     GIVEN_BACK | {"candidates": (ANA_1,)}, TO_ANA),
     ("the second waits", JUST_FREE | {"asker": BO},
      f"not-preferred, rival ana#1, retry {PREFER_MS}"),
     ("it does not wait for one that is not ready",

@@ -199,8 +199,10 @@ def _when_acquiring(state: State, asker: Asker, *, supersede: bool) -> str:
     if asker.principal not in ("p-ana", "p-bo"):
         return "not-eligible"  # the name is p-ana's
     free_ms = state.free_ms or 0
-    if asker.holder != "ana#1" and free_ms < PREFER_MS:
-        return f"not-preferred, rival ana#1, retry {PREFER_MS - free_ms}"
+    given_back = state.phase in ("released", "drained") and state.holder == "ana#1"
+    first = "ana#2" if given_back else "ana#1"  # who gave it back is nobody's better
+    if asker.holder != first and free_ms < PREFER_MS:
+        return f"not-preferred, rival {first}, retry {PREFER_MS - free_ms}"
     return grant.format(1 if state.phase == "nobody" else state.term + 1)
 
 
@@ -231,7 +233,7 @@ class Situation:
     """A verb, who says it, and what is on record."""
 
     verb: str
-    state: State = STATES["released long ago"]
+    state: State = STATES["long past its expiry"]
     asker: Asker = ASKERS["the holder"]
     term: int = TERM
     to: str = TO

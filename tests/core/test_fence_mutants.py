@@ -67,7 +67,8 @@ FENCE = [
      "if view.grant is None:\n        return None\n    if view.now_ms"),
     ("external terms need a lease", "if attempt.rules.authority is not Authority.LEASE:",
      "if False:"),
-    ("a draining leader starts new effects", "if view.grant.draining else None", "if False else None"),
+    ("a draining leader starts new effects", "if view.grant.draining else None",
+     "if False else None"),
     ("draining comes before expiry", "    if view.grant is None or view.now_ms",
      "    if view.grant is not None and view.grant.draining:\n"
      "        return Refusal.LEADER_DRAINING\n"

@@ -112,7 +112,7 @@ def test_a_member_is_dropped_if_it_is_there(body: str, path: str, result: str):
 names = st.sampled_from(["a", "b", "c.d", "", "é", '"', "\\", "p"])
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.decimals(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=6),
+    | st.text(st.characters(codec="utf-8", exclude_characters="\x7f"), max_size=6),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4),
     max_leaves=15,
 )  # fmt: skip
@@ -164,3 +164,45 @@ def test_only_the_one_member_differs(document: dict[str, Any], indent: int | Non
     made = read(edit.body.decode())
     assert made == wanted
     assert json.dumps(made) == json.dumps(wanted)  # in the same order
+
+
+PATHS = [Path.parse(text) for text in ("a", "p.a", "p.b.c", "p", "l[0].a", "l[1].p.a", "b")]
+
+
+def reference(document: dict[str, Any], path: Path, value: str | None) -> None:
+    """The same on plain objects, where it can be done; value None drops."""
+    around: Any = document
+    for step in path.steps[:-1]:
+        if value is not None and isinstance(step, str):
+            around = around.setdefault(step, {})
+        else:
+            around = around[step]
+    if value is None:
+        del around[path.steps[-1]]
+    else:
+        around[path.steps[-1]] = value
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "p", "l", "b", "x"]), values, max_size=4),
+    st.lists(st.tuples(st.sampled_from(PATHS), st.none() | st.sampled_from(["m", "n"]))),
+)
+@settings(max_examples=400, deadline=None, database=None)
+def test_one_change_after_another_is_all_of_them(
+    document: dict[str, Any], changes: list[tuple[Path, str | None]]
+):
+    edit = JsonEdit(written(document, 1).encode())
+    for path, value in changes:
+        before = read(edit.body.decode())
+        wanted = json.loads(json.dumps(before))
+        try:
+            if value is None:
+                edit.drop(path)
+            else:
+                edit.set(path, value)
+        except Malformed:
+            assert read(edit.body.decode()) == before
+            continue
+        if value is not None or path.find(before):
+            reference(wanted, path, value)
+        assert json.dumps(read(edit.body.decode())) == json.dumps(wanted)

@@ -15,7 +15,7 @@ from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from gateway.core import effect, fence
-from gateway.store import batch, clock, operations, rows, upkeep, writer
+from gateway.store import batch, clock, operations, rows, settling, upkeep, writer
 from tests.simulation.chance import ONLY_FIND, long_run, seeded
 from tests.simulation.destination import Broken
 
@@ -64,7 +64,7 @@ MUTANTS = [
     Mutant("the fingerprint check", fence, "_spent_key",
            "if not prior.fingerprint.same_request(attempt.fingerprint):", "if False:"),
     Mutant("the unknown check", fence, "_spent_key",
-           "return Refusal.OUTCOME_UNKNOWN", "return None"),
+           "return None if attempt.resend else Refusal.OUTCOME_UNKNOWN", "return None"),
     Mutant("the in-flight check", fence, "_spent_key",
            "return Refusal.IN_FLIGHT", "return None"),
     Mutant("the replay of what happened", fence, "_spent_key",
@@ -86,7 +86,7 @@ MUTANTS = [
     Mutant("the strand after the deadline", batch.Batch, "strand",
            "(late or not ours)", "not ours"),
     Mutant("the compare-and-set of settling", effect, "settled_attempt",
-           "return None", "return answer", (operations,)),
+           "return None", "return answer", (settling,)),
     Mutant("the sum over the attempts", operations, "_admit",
            "effect.outcome = effect.resolved_by", "effect.resolved_by"),
     Mutant("the seals across a jump of the clock", upkeep, "hold_seals",
@@ -96,7 +96,7 @@ MUTANTS = [
     Mutant("the time that was used and not written", clock.StoreClock, "__init__",
            "now_ms + lag_ms", "now_ms"),
     Mutant("the handover's look at the whole scope", batch.Batch, "load",
-           "if term > self.scopes[scope].highest_term:", "if False:"),
+           "if term > self.scopes[s].highest_term}", "if False}"),
     Mutant("the handover's look at the batch", batch.Batch, "add_attempt",
            "self._add_open(effect.scope, row_open)", "pass"),
     Mutant("forgetting after a failed batch", writer.Writer, "_undo",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.core.effect import Outcome
-from gateway.store import operations, upkeep
+from gateway.store import deciding, operations, upkeep
 from tests.conformance.books import Books, proposal, verdict
 from tests.simulation.chance import PROVE, SEED, count
 from tests.simulation.machine import Gateway
@@ -47,8 +47,8 @@ async def test_without_the_seal_behind_an_operators_word_a_newer_write_overtakes
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     guard = Mutant(
-        "the seal behind a confirmation", upkeep, "resolve",
-        "attempt.open = now_ms < attempt.seal_at_ms", "attempt.open = False",
+        "the seal behind a confirmation", deciding, "decide_effect",
+        "attempt.open = batch.now_ms < attempt.seal_at_ms", "attempt.open = False", (upkeep,),
     )  # fmt: skip
 
     async def story(name: str) -> str:

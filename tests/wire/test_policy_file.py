@@ -144,7 +144,7 @@ def test_every_defect_of_every_file_is_found_at_once(tmp_path):
         '  - match: POST /b\n    does: write\n    guard: none\n    covers: "{x}"\n'
         '    key: "{y}"\n    result:\n      - {when: {status: 99}, is: fine}\n'
     )
-    function = "function: s p\nauthority: external\nunits: registered\n"
+    function = "function: s p\nauthority: external\nunits: required\n"
 
     loaded = load(tmp_path, crm=crm, sweep=function)
 

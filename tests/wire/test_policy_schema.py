@@ -99,10 +99,6 @@ LOOK_WORDS = [
     "take",
     "if_still_missing",
 ]
-LATER_VALUES = {
-    "callers": ["leader-or-claimant"],
-    "units": ["registered"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -186,13 +182,6 @@ def test_every_word_of_what_is_sent_is_built(words):
     assert set(LOOK_WORDS) == set(words["LookWords"])
 
 
-@pytest.mark.parametrize("word", ["callers", "units"])
-def test_every_function_value_is_built_or_answered(tmp_path, word):
-    lines = {"function": "sweep", "authority": "external", word: LATER_VALUES[word][0]}
-    text = "".join(f"{name}: {value}\n" for name, value in lines.items())
-    (tmp_path / "sweep.yaml").write_text(text)
-
-    complaints = load_policies(tmp_path, env={}).complaints
-
-    assert len(complaints) == 1
-    assert "not available in this version" in complaints[0].message
+def test_every_function_value_is_built(words):
+    assert words["FunctionWords"]["callers"]["enum"] == ["leader", "leader-or-claimant", "any"]
+    assert words["FunctionWords"]["units"]["enum"] == ["free", "registered"]

@@ -1,0 +1,275 @@
+"""`fencegate exceptions`: what waits for a person, and what the person decides.
+
+Deciding goes through a running gateway, which knows who decides; looking works on the ledger's
+file too.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.columns import columns, printable
+from gateway.cli.effects import (
+    MAX_REASON,
+    JsonOption,
+    LedgerOption,
+    TokenFileOption,
+    UrlOption,
+)
+from gateway.cli.exits import Exit, fail
+from gateway.cli.remote import Remote, answered, path_of, read_token, remote
+
+app = typer.Typer(
+    help="Exceptions: list, show, probe-again, confirm, not-applied, abandon, assign, extend.",
+    no_args_is_help=True,
+)
+
+GatewayOption = Annotated[str, typer.Option("--url", help="The running gateway.")]
+ReasonOption = Annotated[str, typer.Option(help="On what grounds; goes into the journal.")]
+VersionOption = Annotated[
+    int | None,
+    typer.Option(help="The version that was looked at; if absent, the one that it has now."),
+]
+
+
+@app.command("ls")
+def list_exceptions(
+    function: Annotated[str | None, typer.Option(help="Only this function.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Only this unit.")] = None,
+    closed: Annotated[bool, typer.Option("--closed", help="Those that are closed.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 100,
+    cursor: Annotated[str | None, typer.Option(help="Go on behind this id.")] = None,
+    ledger: LedgerOption = None,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List exceptions by age, the oldest first."""
+    gateway = remote(url, ledger, token_file)
+    if gateway is not None:
+        query = {
+            "function": function, "unit": unit, "closed": "true" if closed else None,
+            "limit": limit, "cursor": cursor,
+        }  # fmt: skip
+        page = answered(lambda: gateway.get("/v1/exceptions", query, member="items"))
+    else:
+        from gateway.cli import case_file
+
+        page = case_file.list_exceptions(ledger, function, unit, closed, limit, cursor)
+    if as_json:
+        print(json.dumps(page, indent=2))
+        return
+    for line in table(page["items"]):
+        print(line)
+    if page["next"]:
+        print(f"more: --cursor {page['next']}")
+
+
+@app.command("show")
+def show_exception(
+    exception_id: str,
+    ledger: LedgerOption = None,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one exception with its evidence, and what may be done about it."""
+    gateway = remote(url, ledger, token_file)
+    if gateway is not None:
+        case: dict[str, Any] | None = _show(gateway, exception_id)
+    else:
+        from gateway.cli import case_file
+
+        case = case_file.show_exception(ledger, exception_id)
+    if case is None:
+        fail(f"there is no exception {exception_id!r}", Exit.NOT_FOUND)
+    print(json.dumps(case, indent=2) if as_json else details(case))
+
+
+@app.command("probe-again")
+def probe_again(
+    exception_id: str,
+    url: GatewayOption,
+    reason: ReasonOption,
+    version: VersionOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the destination asked again, as if it had not been asked yet."""
+    _act("probe-again", exception_id, url, reason, version, token_file, as_json)
+
+
+@app.command("confirm")
+def confirm(
+    exception_id: str,
+    url: GatewayOption,
+    reason: ReasonOption,
+    version: VersionOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say that it happened. Its key is spent for ever."""
+    _act("confirm", exception_id, url, reason, version, token_file, as_json)
+
+
+@app.command("not-applied")
+def not_applied(
+    exception_id: str,
+    url: GatewayOption,
+    reason: ReasonOption,
+    version: VersionOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say that it did not happen. Taken only after the seal; its key is free again."""
+    _act("not-applied", exception_id, url, reason, version, token_file, as_json)
+
+
+@app.command("abandon")
+def abandon(
+    exception_id: str,
+    url: GatewayOption,
+    reason: ReasonOption,
+    version: VersionOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give it up without knowing. Taken only after the seal; its key stays spent."""
+    _act("abandon", exception_id, url, reason, version, token_file, as_json)
+
+
+@app.command("assign")
+def assign(
+    exception_id: str,
+    url: GatewayOption,
+    owner: Annotated[str, typer.Option(help="Who decides from now on.")],
+    reason: ReasonOption,
+    version: VersionOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make somebody else responsible."""
+    _act("assign", exception_id, url, reason, version, token_file, as_json, owner=owner)
+
+
+@app.command("extend")
+def extend(
+    exception_id: str,
+    url: GatewayOption,
+    deadline: Annotated[str, typer.Option(help="How much longer, from now: 30m, 4h, 2d.")],
+    reason: ReasonOption,
+    version: VersionOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give more time. What was rejected too often may be tried again."""
+    _act("extend", exception_id, url, reason, version, token_file, as_json, deadline=deadline)
+
+
+def _act(
+    action: str,
+    exception_id: str,
+    url: str,
+    reason: str,
+    version: int | None,
+    token_file: Path | None,
+    as_json: bool,
+    **more: str,
+) -> None:
+    reason = reason.strip()
+    if not 1 <= len(reason) <= MAX_REASON:
+        fail(
+            f"--reason has {len(reason)} characters; say in 1 to {MAX_REASON} on what grounds",
+            Exit.USAGE,
+        )
+    gateway = Remote(url, read_token(token_file))
+    if version is None:
+        version = int(_show(gateway, exception_id)["version"])
+    body = {"reason": reason, "version": version} | more
+    path = f"{_path(exception_id)}/{action}"
+    case = answered(lambda: gateway.post(path, body, member="allowed_actions"))
+    print(json.dumps(case, indent=2) if as_json else details(case))
+
+
+def _show(gateway: Remote, exception_id: str) -> dict[str, Any]:
+    path = _path(exception_id)
+    return answered(lambda: gateway.get(path, {}, member="allowed_actions"))
+
+
+def _path(exception_id: str) -> str:
+    return f"/v1/exceptions/{path_of('exception', exception_id)}"
+
+
+def table(cases: list[dict[str, Any]]) -> list[str]:
+    """Return one line an exception."""
+    rows = [("ID", "AGE", "REASON", "FUNCTION", "UNIT", "DESTINATION", "OWNER", "DEADLINE")]
+    rows += [
+        (
+            case["id"],
+            _age(case["age_s"]),
+            case["reason"],
+            case["function"] or "-",
+            case["unit"] or "-",
+            case["destination"],
+            case["owner"],
+            case["deadline_at"] + (" (overdue)" if case["overdue"] else ""),
+        )
+        for case in cases
+    ]
+    return columns(rows)
+
+
+def details(case: dict[str, Any]) -> str:
+    """Return an exception in words."""
+    unit = f", unit {case['unit']}" if case["unit"] else ""
+    item = f", item {case['item']}" if case["item"] else ""
+    overdue = ", overdue" if case["overdue"] else ""
+    lines = [
+        f"exception    {case['id']} (version {case['version']}), {case['state']}",
+        f"reason       {case['reason']}: {case['detail']}",
+        f"function     {case['function'] or '-'}{unit}{item}",
+        f"effect       {case['effect_id'] or '-'} at {case['destination']}",
+        f"responsible  {case['owner']}, by {case['deadline_at']}{overdue}",
+        f"opened       {case['opened_at']}, {_age(case['age_s'])} old",
+    ]
+    if case["seal_at"]:
+        lines.append(f"seal         {case['seal_at']}: not before then can it be ruled out")
+    if case["acknowledged_by"]:
+        lines.append(f"seen by      {case['acknowledged_by']}")
+    if case["closed_at"]:
+        lines.append(f"closed       {case['closed_at']} by {case['closed_by']}: {case['decision']}")
+    lines += _evidence(case["evidence"] or {})
+    if case["allowed_actions"]:
+        lines.append(f"possible     {', '.join(case['allowed_actions'])}")
+    return "\n".join(printable(line) for line in lines)
+
+
+def _evidence(evidence: dict[str, Any]) -> list[str]:
+    lines = []
+    request = evidence.get("opened_on", {}).get("request")
+    if request:
+        lines.append(
+            f"request      {request.get('method')} {request.get('target')}, digest "
+            f"{request.get('fingerprint')}"
+        )
+    lines += [
+        f"answer {one['n']}     status {one['status']}: {one['excerpt'] or '(nothing kept)'}"
+        for one in evidence.get("answers", [])
+    ]
+    lines += [
+        f"probe {one['n']}      {one['verdict'] or 'under way'}, started {one['started_at']}"
+        + (f": {json.dumps(one['evidence'])}" if one["evidence"] else "")
+        for one in evidence.get("probes", [])
+    ]
+    return lines
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"

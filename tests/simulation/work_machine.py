@@ -1,0 +1,253 @@
+"""A unit of work among leaders that come and go, workers that are late, and crashes.
+
+A state machine over the real rules and the real SQLite ledger. Time is the test's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from gateway.core.effect import Outcome
+from gateway.core.work import ItemState
+from gateway.store.work import Checkpointing, Claiming, Reporting, WorkVerb
+from gateway.store.work_records import WorkAnswer
+from tests.conformance.books import SEAL_MS, TIMEOUT_MS, Books, verdict
+from tests.conformance.working import Site, outcome
+from tests.simulation.destination import hold
+from tests.simulation.machine import start, stop
+from tests.simulation.work_watch import (
+    UnitSeen,
+    check_checkpoints,
+    check_sender,
+    check_step,
+    look,
+)
+
+T = TypeVar("T")
+ITEMS = ("a", "b", "c")
+TTLS = (300, 2_000, 20_000)
+
+workers = st.sampled_from(["w#1", "w#2", "w#3", "the leader"])
+items = st.sampled_from([*ITEMS, "a", "a"])
+older = st.sampled_from([0, 0, 0, 0, 1])  # how many terms behind somebody is
+limits = st.integers(1, 3)
+ttls = st.sampled_from(TTLS)
+states = st.sampled_from(["done", "failed", "uncertain"])
+off = st.sampled_from([0, 0, 0, 0, -1, 1])
+pauses = st.sampled_from([10, 300, 2_000, TIMEOUT_MS, TIMEOUT_MS + 1001, SEAL_MS, 20_000])
+outcomes = st.sampled_from([Outcome.CONFIRMED, Outcome.REJECTED, Outcome.UNKNOWN])
+places = st.integers(0, 1_000_000)
+
+
+class Work(RuleBasedStateMachine):
+    """Rules are what may happen; each is checked against what stands on the disk after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.folder = tempfile.TemporaryDirectory()
+        self.books: Books = self.do(Books.open(Path(self.folder.name) / "ledger.db"))
+        self.site = Site(self.books, term=1)
+        self.flying: list[tuple[str, int]] = []
+        self.keys = 0
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    def look(self) -> UnitSeen:
+        return look(self.books.path, self.site.unit)
+
+    def known(self, item: str) -> Any:
+        return self.look().items[item]
+
+    @initialize()
+    def a_leader_creates_the_unit(self) -> None:
+        answer = self.do(self.site.create(ITEMS))
+        hold("create", answer.made, "the first leader did not create it")
+
+    # -- steps
+
+    def step(self, *verbs: WorkVerb) -> list[WorkAnswer]:
+        """Carry verbs out in one batch, and check what came of it."""
+        before = self.look()
+        answers = self.do(self.books.together(*(self.site.work(verb) for verb in verbs)))
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        after = self.look()
+        check_step(before, after)
+        check_checkpoints(
+            before,
+            after,
+            [
+                (verb.item, answer, verb.speech.term)
+                for verb, answer in zip(verbs, answers, strict=True)
+                if isinstance(verb, Checkpointing) and answer.refusal is None
+            ],
+        )
+        return answers
+
+    def at(self, behind: int) -> Site:
+        return self.site.under(max(1, self.site.term - behind))
+
+    def name(self, worker: str, site: Site) -> str:
+        return site.leader if worker == "the leader" else worker
+
+    def claiming(self, worker: str, behind: int, limit: int, ttl_ms: int) -> Claiming:
+        site = self.at(behind)
+        return site.claiming(self.name(worker, site), limit, ttl_ms)
+
+    def checkpointing(self, worker: str, behind: int, item: str, by: int) -> Checkpointing:
+        site, version = self.at(behind), max(0, self.known(item).checkpoint_version + by)
+        return site.checkpointing(self.name(worker, site), item, version, {"v": version, "w": by})
+
+    def reporting(self, worker: str, behind: int, item: str, state: str, by: int) -> Reporting:
+        site, attempt = self.at(behind), max(1, self.known(item).attempt + by)
+        return site.reporting(self.name(worker, site), (item, state, attempt))
+
+    # -- rules
+
+    @rule()
+    def a_new_leader_finds_the_unit(self) -> None:
+        self.site = self.site.under(self.site.term + 1)
+        answers = self.step(self.site.creating("other"))
+        hold("create", not answers[0].made, "the unit was created twice")
+
+    @rule(worker=workers, behind=older, limit=limits, ttl_ms=ttls)
+    def somebody_claims(self, worker: str, behind: int, limit: int, ttl_ms: int) -> None:
+        before = self.look()
+        verb = self.claiming(worker, behind, limit, ttl_ms)
+        (answer,) = self.step(verb)
+        hold("claims", len(answer.items) <= limit, f"{len(answer.items)} for {limit}")
+        for got in answer.items:
+            was = before.items[got.item]
+            mine = (was.worker, was.term) == (verb.worker, verb.speech.term)
+            live = was.state == "claimed" and answer.now_ms < was.expires_at_ms
+            taken = live and was.term == verb.speech.term and not mine
+            hold("claims", not taken, f"{got.item} was taken away from {was.worker}")
+            hold("claims", was.state in ("pending", "claimed"), f"{got.item} was {was.state}")
+            hold("claims", got.item not in answer.waiting or (mine and live), f"{got.item} waits")
+
+    @rule(worker=workers, behind=older, item=items, by=off)
+    def somebody_writes_a_checkpoint(self, worker: str, behind: int, item: str, by: int) -> None:
+        self.step(self.checkpointing(worker, behind, item, by))
+
+    @rule(worker=workers, behind=older, item=items, state=states, by=off)
+    def somebody_reports(self, worker: str, behind: int, item: str, state: str, by: int) -> None:
+        self.step(self.reporting(worker, behind, item, state, by))
+
+    @rule(asked=st.lists(st.tuples(workers, older, items, off, places), min_size=2, max_size=5))
+    def many_meet_in_a_batch(self, asked: list[tuple[str, int, str, int, int]]) -> None:
+        verbs: list[WorkVerb] = []
+        for worker, behind, item, by, place in asked:
+            match place % 5:
+                case 0:
+                    verbs.append(self.claiming(worker, behind, 2, TTLS[place % 3]))
+                case 1 | 2:
+                    verbs.append(self.checkpointing(worker, behind, item, by))
+                case 3:
+                    state = ("done", "failed", "uncertain")[place % 3]
+                    verbs.append(self.reporting(worker, behind, item, state, by))
+                case _:
+                    verbs.append(self.at(behind).completing())
+        self.step(*verbs)
+
+    @rule(but=st.sampled_from([None, None, *ITEMS]), state=states)
+    def the_leader_does_the_rest_and_completes(self, but: str | None, state: str) -> None:
+        """All that it can have is reported, one item perhaps otherwise; then it wants to end."""
+        site = self.site
+        (answer,) = self.step(site.claiming(limit=len(ITEMS), ttl_ms=TTLS[-1]))
+        told = [
+            (got.item, state if got.item == but else "done", got.attempt) for got in answer.items
+        ]
+        if told:
+            self.step(site.reporting(site.leader, *told))
+        self.step(site.completing())
+
+    @rule(behind=older)
+    def a_leader_completes(self, behind: int) -> None:
+        self.step(self.at(behind).completing())
+
+    @rule(place=places)
+    def the_leader_rarely_abandons(self, place: int) -> None:
+        if place % 12 == 0:
+            before = self.look()
+            self.do(self.site.abandon("enough"))
+            check_step(before, self.look())
+
+    @rule(worker=workers, behind=older, item=st.sampled_from([*ITEMS, None]), ending=st.booleans())
+    def somebody_sends(self, worker: str, behind: int, item: str | None, ending: bool) -> None:
+        """A write for an item; sometimes in one batch with the end of the unit."""
+        site, before = self.at(behind), self.look()
+        holder = self.name(worker, site)
+        self.keys += 1
+        asked = site.effect(f"k-{self.keys}", item, holder)
+        work: list[Any] = [self.books.ledger.admit(asked)]
+        if ending:
+            work.append(self.site.work(self.site.completing()))
+        ruling, *rest = self.do(self.books.together(*work))
+        after = self.look()
+        if verdict(ruling) == "admit":
+            check_sender(before, item, holder, site.term, ruling.now_ms, site.leader)
+            self.flying.append((ruling.effect_id, ruling.n))
+            hold("I13 effects", after.status != "completed", "it ended with an effect under way")
+        check_step(before, after)
+        for answer in rest:
+            hold("batch", isinstance(answer, WorkAnswer), f"{answer!r}")
+
+    @rule(result=outcomes, place=places)
+    def an_answer_comes(self, result: Outcome, place: int) -> None:
+        if self.flying:
+            effect_id, n = self.flying.pop(place % len(self.flying))
+            before = self.look()
+            self.do(self.books.settle(effect_id, result, n))
+            check_step(before, self.look())
+
+    @rule(ms=pauses)
+    def time_passes(self, ms: int) -> None:
+        self.books.clock.advance(ms=ms)
+
+    @rule()
+    def the_gateway_crashes(self) -> None:
+        before = self.look()
+        self.do(stop(self.books))
+        self.do(start(self.books))
+        check_step(before, self.look())
+        self.flying.clear()
+
+    # -- the end: faults stop
+
+    def teardown(self) -> None:
+        try:
+            if sys.exc_info()[0] is None:
+                self.the_unit_ends()
+        finally:
+            self.do(stop(self.books))
+            self.runner.close()
+            self.folder.cleanup()
+
+    def the_unit_ends(self) -> None:
+        """When faults stop, a new leader can bring the unit to its end."""
+        self.books.clock.advance(ms=2 * SEAL_MS)
+        self.do(self.books.ledger.strand())
+        for effect_id in self.look().open_effects:
+            self.do(self.books.resolve(effect_id, Outcome.CONFIRMED))
+        self.a_new_leader_finds_the_unit()
+        site, seen = self.site, self.look()
+        if seen.status != "open":
+            return
+        self.step(site.claiming(limit=len(ITEMS), ttl_ms=60_000))
+        for name, item in self.look().items.items():
+            if item.state in (ItemState.CLAIMED, ItemState.UNCERTAIN):
+                (answer,) = self.step(site.reporting(site.leader, (name, "done", item.attempt)))
+                hold("I17", not answer.turned, f"{name}: {answer.turned}")
+        (answer,) = self.step(site.completing())
+        hold("I17", answer.ended, f"the unit does not end: {outcome(answer)} {answer.reasons}")
