@@ -123,6 +123,18 @@ class ControlPlane:
                 return self._destinations(principal)
             case ["destinations", name]:
                 return self._destination(principal, name)
+            case ["leases" | "candidates" | "functions" | "transitions", *_]:
+                return await self._leadership(request, parts, principal, request_id)
+            case ["units", *_]:
+                return await self._units(request, parts, principal)
+            case _:
+                raise _nothing_at(request)
+
+    async def _leadership(
+        self, request: web.BaseRequest, parts: list[str], principal: Principal, request_id: str
+    ) -> web.StreamResponse:
+        panel = self._panel
+        match parts:
             case ["leases"]:
                 return await following.list_leases(panel, request, principal)
             case ["leases", name]:
@@ -141,6 +153,19 @@ class ControlPlane:
                 return await functions.show_function(panel, principal, name)
             case ["functions", name, "handover"]:
                 return await handover.show_handover(panel, request, principal, name)
+            case ["transitions"] if transitions.wants_events(request):
+                always = _always(request_id)
+                return await transitions.stream_transitions(panel, request, principal, always)
+            case ["transitions"]:
+                return await transitions.list_transitions(panel, request, principal)
+            case _:
+                raise _nothing_at(request)
+
+    async def _units(
+        self, request: web.BaseRequest, parts: list[str], principal: Principal
+    ) -> web.StreamResponse:
+        panel = self._panel
+        match parts:
             case ["units"]:
                 return await unit_lists.list_units(panel, request, principal)
             case ["units", unit] if request.method == "PUT":
@@ -153,11 +178,6 @@ class ControlPlane:
                 return await units.VERBS[verb](panel, request, principal, unit)
             case ["units", unit, "items", item, "checkpoint"]:
                 return await units.write_checkpoint(panel, request, principal, unit, item)
-            case ["transitions"] if transitions.wants_events(request):
-                always = _always(request_id)
-                return await transitions.stream_transitions(panel, request, principal, always)
-            case ["transitions"]:
-                return await transitions.list_transitions(panel, request, principal)
             case _:
                 raise _nothing_at(request)
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from gateway.core.candidates import (
     Candidate,
@@ -28,52 +27,11 @@ from gateway.core.candidates import (
     worker_name,
 )
 from gateway.core.fence import Grant
-
-
-class Ended(StrEnum):
-    """How a lease came to its end."""
-
-    RELEASED = "released"  # its holder gave it back
-    EXPIRED = "expired"  # nobody renewed it in time
-    DRAINED = "drained"  # stepped down, and nothing is in flight any more
-    HANDED_OFF = "handed-off"  # the next term went to a named candidate
-    SUPERSEDED = "superseded"  # the same worker, started again, took a new term
-
-
-GIVEN_BACK: Final = frozenset({Ended.RELEASED, Ended.DRAINED})
-"""Ends that the holder wanted."""
-
-
-class LeaseState(StrEnum):
-    """How a lease is shown."""
-
-    CANDIDATE = "candidate"  # never granted
-    ACQUIRED = "leader-acquired"  # not renewed yet
-    RENEWING = "leader-renewing"
-    UNCERTAIN = "leader-uncertain"  # nearer to its expiry than the margin
-    LOST = "leader-lost"  # ended
-
-
-class LeaseRefusal(StrEnum):
-    """Why a verb was turned away."""
-
-    LEASE_HELD = "lease-held"
-    NOT_ELIGIBLE = "not-eligible"
-    NOT_PREFERRED = "not-preferred"
-    LEASE_GONE = "lease-gone"
-    NOT_HOLDER = "not-holder"
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseRules:
-    """A function's lease times. A better candidate is waited for `prefer_for_ms` after a scope
-    has become free; a candidate that has not reported for `fresh_for_ms` counts as gone."""
-
-    ttl_ms: int = 20_000
-    renew_every_ms: int = 5_000
-    margin_ms: int = 3_000
-    prefer_for_ms: int = 5_000
-    fresh_for_ms: int = 13_000
+from gateway.core.lease_words import GIVEN_BACK as GIVEN_BACK
+from gateway.core.lease_words import Ended as Ended
+from gateway.core.lease_words import LeaseRefusal as LeaseRefusal
+from gateway.core.lease_words import LeaseRules as LeaseRules
+from gateway.core.lease_words import LeaseState as LeaseState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

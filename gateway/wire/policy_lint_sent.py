@@ -113,10 +113,12 @@ def _lint_version(sheet: Sheet, loc: Loc, words: VersionWords, route: Route) -> 
     if (words.send is None) == (not words.send_query):
         found = "both" if words.send_query else "neither"
         sheet.error(loc, f"version is sent by one of send and send_query; this has {found}")
-    if words.from_ is not None and words.send is None:
-        sheet.error((*loc, "from"), "from says what send carries; remove it, or write send")
-    elif words.from_ is not None and route.look is None:
-        sheet.error((*loc, "from"), "from reads the version with the look; add a look, or worker")
+    if words.from_ is not None:
+        sheet.error(
+            (*loc, "from"),
+            "reading the version before a write is not available in this version; write from: "
+            "worker, and let the worker send it",
+        )
     if is_empty(words.lost_when):
         sheet.error(
             (*loc, "lost_when"), "lost_when is empty and holds for every answer; add a test"

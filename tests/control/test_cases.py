@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,9 +14,9 @@ import pytest
 from tests.control.office import SEAL_S, Office, said_by
 from tests.control.test_keepers import lines
 from tests.control.test_metrics import scraped
-from tests.house import Got
-from tests.proxy.setting import destination, eventually, principals
-from tests.raw_destination import RawDestination, answer
+from tests.house import FUNCTION, Got
+from tests.proxy.setting import READ, destination, eventually, principals
+from tests.raw_destination import Received, Wire, answer
 
 SENT = {"Fence_Authorization": "Bearer fg_ana"}
 PEOPLE = {
@@ -95,24 +96,35 @@ async def test_the_evidence_is_the_request_by_its_digest_and_what_was_answered(
     assert evidence["probes"] == []
 
 
+async def twice(request: Received, wire: Wire) -> None:
+    """Answer a search as a destination does that has carried a request out two times."""
+    mark = request.target.partition("ref=")[2]
+    body = json.dumps({"items": [{"ref": mark}, {"ref": mark}]}).encode()
+    await answer(200, body, [("Content-Type", "application/json")])(request, wire)
+
+
 async def test_what_the_destination_was_asked_is_evidence_too(open_office: Any) -> None:
-    look = "{get: /search, found: {json: {n: {is: 1}}}, missing: {json: {n: {is: 0}}}, settle: 1s}"
+    write = """match: "POST /{rest*}"
+    does: write
+    guard: look_first
+    send_as: {header: {X-Ref: "{effect}"}}
+    look:
+      request: GET /search?ref={effect}
+      each: items
+      settle: 1s
+      found: {same: {ref: "{effect}"}}
+      missing: {status: 404}"""
+    office: Office = await open_office(
+        lambda crm: {"crm": destination(crm, READ, write), "relatorio": FUNCTION}
+    )
+    office.crm.on("/search", twice)
 
-    def policies(crm: RawDestination) -> dict[str, str]:
-        write = f'{{match: "POST /{{rest*}}", does: write, guard: look_first, look: {look}}}'
-        read = '{match: "GET /{rest*}", does: read}'
-        from tests.house import FUNCTION
+    case = await office.exception(await office.unknown("k-1"))
 
-        return {"crm": destination(crm, read, write), "relatorio": FUNCTION}
-
-    office: Office = await open_office(policies)
-    office.crm.on("/search", answer(200, b'{"n": 1}', [("Content-Type", "application/json")]))
-    effect_id = await office.unknown("k-1")
-
-    async def found() -> bool:
-        return (await office.effect(effect_id))["outcome"] == "confirmed"
-
-    await eventually(found)
+    assert case["reason"] == "several-matches"
+    (probe,) = case["evidence"]["probes"]
+    assert (probe["n"], probe["verdict"], probe["status"]) == (1, "many", 200)
+    assert probe["ended_at"] >= probe["started_at"]
 
 
 async def test_of_two_operators_at_once_one_decides_and_the_other_is_told(
@@ -309,13 +321,10 @@ async def test_resolving_the_effect_closes_its_exception(office: Office) -> None
 
 
 async def test_what_is_rejected_too_often_waits_for_a_person(open_office: Any) -> None:
-    def policies(crm: RawDestination) -> dict[str, str]:
-        from tests.house import FUNCTION
-
-        limits = "{timeout: 5s, connect: 2s, settle: 1s, max_attempts: 2}"
-        return {"crm": destination(crm, limits=limits), "relatorio": FUNCTION}
-
-    office: Office = await open_office(policies)
+    limits = "{timeout: 5s, connect: 2s, settle: 1s, max_attempts: 2}"
+    office: Office = await open_office(
+        lambda crm: {"crm": destination(crm, limits=limits), "relatorio": FUNCTION}
+    )
     for _ in range(2):
         rejected = await office.send("k-1", answer(422))
     refused = await office.send("k-1", answer(422))

@@ -65,7 +65,7 @@ routes:
                  repeat_returns: everything, replayed_when: {header: {Replayed: "true"}},
                  busy_when: {status: 409}, misuse_when: {status: 422},
                  supported_when: {header: {Result: {present: true}}}}
-    version: {send: If-Match, from: '["@odata.etag"]', exact: true, lost_when: {status: 412}}
+    version: {send: If-Match, from: worker, exact: true, lost_when: {status: 412}}
     limits: {timeout: 5s}
     result:
       - {when: {status: 201}, is: confirmed, take: {id: data.id}}

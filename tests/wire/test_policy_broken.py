@@ -145,7 +145,7 @@ TABLE = {
     "92-version-that-is-not-sent": (9, 14, ["one of send and send_query", "neither"]),
     "93-version-without-lost-when": (9, 14, ["lost_when is missing", "add it"]),
     "94-version-that-is-always-lost": (9, 42, ["lost_when is empty", "add a test"]),
-    "95-version-read-without-a-look": (9, 37, ["from", "add a look"]),
+    "95-version-that-is-read-first": (9, 37, ["not available in this version", "from: worker"]),
     "96-uuid-cut-short": (9, 18, ["uuid4 | text 20", "36 characters", "remove it"]),
     "97-ascii-after-its-length": (9, 18, ["text 40 | ascii", "write ascii before text"]),
     "98-unix-of-no-time": (9, 18, ["unix is for first_sent alone", "remove it"]),
