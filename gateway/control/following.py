@@ -15,9 +15,9 @@ from gateway.control.panel import Panel
 from gateway.control.query import check_words, read_limit, read_number, read_seconds
 from gateway.control.scopes import scope_of, visible_leased
 from gateway.control.turn import TurnedAway, reply
-from gateway.core.candidates import rank
 from gateway.core.fence import Authority
 from gateway.core.ids import MAX_TERM, Scope, parse_name
+from gateway.core.lease import heirs
 from gateway.core.policy import Function
 from gateway.core.principals import Principal
 from gateway.store.lease_records import CandidateRecord, FunctionTerms, LeaseRecord
@@ -109,9 +109,8 @@ def attempt_after_ms(
     many followers of one lease do not all ask in the same moment.
     """
     rules = terms.rules
-    ranked = rank(
-        [one.candidate for one in candidates], terms.eligible, record.now_ms, rules.fresh_for_ms
-    )
+    every = [one.candidate for one in candidates]
+    ranked = heirs(record.lease, every, record.now_ms, rules, terms.eligible)
     place = next((at for at, one in enumerate(ranked) if one.holder == holder), None)
     if place == 0:
         return 0

@@ -9,29 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
 from gateway.core import reconcile
-from gateway.core.classify import Reply, Silence
-from gateway.core.dress import dress
 from gateway.core.effect import Outcome
-from gateway.core.errors import GatewayError, Malformed
-from gateway.core.policy import Destination, Function, Route
-from gateway.core.probe import Failed, Finding, Found, Missing, read_probe, render_look
+from gateway.core.errors import LedgerUnavailable, Malformed
+from gateway.core.policy import Function
+from gateway.core.probe import Failed, Finding, Found, Missing
 from gateway.core.reconcile import next_step
-from gateway.core.template import RequestValues
-from gateway.outbound.exchange import Outgoing
-from gateway.outbound.login import login_header, without_login
-from gateway.proxy import keep
+from gateway.outbound.login import without_login
+from gateway.proxy.asking import ask
 from gateway.proxy.house import House
 from gateway.proxy.resend import Again, NotSent, resend
 from gateway.proxy.unsettled import (
-    Leader,
+    DETAIL,
+    Matter,
     Shelf,
     case_of,
     evidence_of,
@@ -39,55 +33,22 @@ from gateway.proxy.unsettled import (
     latest_unknown,
     leader_of,
     route_mark,
-    values_of,
 )
 from gateway.store.case_records import KeptRequest, OpenedProbe, Opening, UnknownEffect
 from gateway.store.probes import ClosingProbe, Concluding
 from gateway.store.queries import Reader
+from gateway.web.errors import new_incident_id
 from gateway.web.reconcile_metrics import ReconcileMetrics
 
-AT_ONCE: Final = 16
+AT_ONCE: Final = 64
 STEPS_MAX: Final = 6
-LOOK_MAX_BYTES: Final = 4 * 1024 * 1024
 SLOT_WAIT_S: Final = 5.0
 LOOK_AGAIN_S: Final = 1.0
 WAIT_MS: Final = 2_000
+FAILED_WAIT_MS: Final = 30_000
+FAILURES_MAX: Final = 5
 NOBODY: Final = "operators"
 DEADLINE_MS: Final = 4 * 3_600_000
-
-_DETAIL: Final[Mapping[str, str]] = {
-    "no-guard": "the route gives the gateway no way to find out",
-    "several-matches": "the destination has it more than once",
-    "other-content": "the destination's answer proves neither",
-    "superseded": "another write to the same thing came after it, so its mark proves nothing",
-    "still-missing": "it is not there, and the route does not send it again by itself",
-    "never-retry": "an answer forbade to send it again",
-    "key-misused": "the destination knows its native key from another request",
-    "key-not-supported": "the destination has not said that it knows native keys",
-    "window-unknown": "how long the destination keeps native keys is not published",
-    "window-over": "its native key would by now make a second effect",
-    "condition-lost": "somebody wrote under the version that it was sent under",
-    "condition-not-exact": "its condition is not exact, and repeating it may do harm",
-    "probes-failed": "the destination did not answer the question, too often",
-    "resend-rejected": "sent again it was rejected, which proves nothing about the first time",
-    "resends-exhausted": "it was sent again too often without an answer",
-    "no-leader": "nobody leads under whose term it could be sent again",
-    "policy-gone": "the policy that it was sent under cannot be read any more",
-    "request-gone": "the request is not on record any more",
-}
-"""Why the gateway does not settle it, in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Matter:
-    """One unknown effect, and the policy that it is settled by."""
-
-    effect: UnknownEffect
-    destination: Destination
-    route: Route
-    function: Function | None
-    request: KeptRequest
-    leader: Leader | None
 
 
 class Reconciler:
@@ -97,47 +58,79 @@ class Reconciler:
         self._house = house
         self._shelf = shelf
         self._metrics = metrics
+        self._at_work: set[str] = set()
+        self._failures: dict[str, int] = {}
 
     async def turn(self) -> None:
-        """Take up what is due, several effects at a time: at once what has just become
-        unknown, for that it happened can be found out at any time."""
+        """Take up what is due, for as long as the gateway runs: at once what has just become
+        unknown, for that it happened can be found out at any time.
+
+        Nothing waits for a destination that does not answer but what is asked of that one.
+        """
         house = self._house
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(house.unsettled.wait(), LOOK_AGAIN_S)
-        house.unsettled.clear()
-        if house.state.draining or house.state.ledger_error is not None:
-            return
-        reader = await house.ledger.reader()
-        ids = await reader.due(house.ledger.clock.now_ms(), 4 * AT_ONCE)
-        gate = asyncio.Semaphore(AT_ONCE)
-
-        async def one(effect_id: str) -> None:
-            async with gate:
-                await self._settle(effect_id, reader)
-
         async with asyncio.TaskGroup() as group:
-            for effect_id in ids:
-                group.create_task(one(effect_id))
+            while True:
+                for effect_id in await self._due():
+                    self._at_work.add(effect_id)
+                    group.create_task(self._settle(effect_id))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(house.unsettled.wait(), LOOK_AGAIN_S)
+                house.unsettled.clear()
 
-    async def _settle(self, effect_id: str, reader: Reader) -> None:
+    async def _due(self) -> list[str]:
+        house = self._house
+        if house.state.draining or house.state.ledger_error is not None:
+            return []
+        reader = await house.ledger.reader()
+        ids = await reader.due(house.ledger.clock.now_ms(), AT_ONCE)
+        return [each for each in ids if each not in self._at_work][: AT_ONCE - len(self._at_work)]
+
+    async def _settle(self, effect_id: str) -> None:
         """Take steps until there is one to wait for. One effect's trouble is not another's."""
         try:
+            reader = await self._house.ledger.reader()
             for _ in range(STEPS_MAX):
-                if not await self._step(effect_id, reader):
-                    return
-        except GatewayError as error:
+                if self._house.state.draining or not await self._step(effect_id, reader):
+                    break
+            self._failures.pop(effect_id, None)
+        except LedgerUnavailable as error:  # looked at again once there is a ledger
             self._house.log.warning("reconcile-failed", effect_id=effect_id, error=str(error))
-            await self._house.ledger.put_off(effect_id, WAIT_MS, str(error)[:200])
+        except Exception as error:  # unforeseen: it must neither stop the others nor go on for ever
+            await self._failed(effect_id, error)
+        finally:
+            self._at_work.discard(effect_id)
+            if len(self._at_work) == AT_ONCE - 1:
+                self._house.unsettled.set()  # there is room again
+
+    async def _failed(self, effect_id: str, error: Exception) -> None:
+        """Try again later; after some failures in a row a person has to look."""
+        house = self._house
+        times = self._failures[effect_id] = self._failures.get(effect_id, 0) + 1
+        house.log.error(
+            "reconcile-failed", incident=new_incident_id(), effect_id=effect_id, times=times,
+            exc_info=error,
+        )  # fmt: skip
+        try:
+            await house.ledger.put_off(effect_id, FAILED_WAIT_MS, "gateway-failure")
+            effect = await (await house.ledger.reader()).unknown_effect(effect_id)
+            if effect is not None and times >= FAILURES_MAX:
+                function = house.state.policies.functions.get(effect.scope.function)
+                await self._open(effect, function, "gateway-failure")
+                del self._failures[effect_id]
+        except Exception as again:  # as above; the effect is due as it was
+            house.log.error("reconcile-failed", effect_id=effect_id, exc_info=again)
 
     async def _step(self, effect_id: str, reader: Reader) -> bool:
         """Take one step; return whether another may follow at once."""
+        read_s = self._house.clock.boot_s()
         effect = await reader.unknown_effect(effect_id)
         if effect is None:
             self._count("settled-meanwhile")
             return False
-        matter = await self._matter(effect, reader)
+        matter = await self._matter(effect, reader, read_s)
         if matter is None:
-            await self._open(effect, None, "policy-gone")
+            function = self._house.state.policies.functions.get(effect.scope.function)
+            await self._open(effect, function, "policy-gone")
             return False
         now_ms = self._house.ledger.clock.now_ms()
         known = self._house.keys_known.get((effect.destination, route_mark(matter.route)))
@@ -156,7 +149,7 @@ class Reconciler:
                 await self._open(effect, matter.function, reason.value)
                 return False
 
-    async def _matter(self, effect: UnknownEffect, reader: Reader) -> Matter | None:
+    async def _matter(self, effect: UnknownEffect, reader: Reader, read_s: float) -> Matter | None:
         destination = await self._shelf.find(effect.destination, effect.policy_digest, reader)
         route = find_route(destination, effect.route) if destination else None
         request = await reader.kept_request(effect.id, latest_unknown(effect))
@@ -165,7 +158,7 @@ class Reconciler:
         function = self._house.state.policies.functions.get(effect.scope.function)
         now_ms = self._house.ledger.clock.now_ms()
         leader = await leader_of(effect, function, reader, now_ms)
-        return Matter(effect, destination, route, function, request, leader)
+        return Matter(effect, destination, route, function, request, leader, read_s)
 
     # -- probing
 
@@ -181,62 +174,15 @@ class Reconciler:
             if opened is None:
                 await house.ledger.put_off(effect.id, WAIT_MS, "changed meanwhile")
                 return False
-            status, finding = await self._ask(matter)
+            try:
+                status, finding = await ask(self._house, matter)
+            except Exception as error:  # whatever went wrong, the probe is over
+                self._house.log.error(
+                    "probe-failed", incident=new_incident_id(), effect_id=effect.id, exc_info=error
+                )
+                status, finding = None, Failed(f"gateway-failure: {type(error).__name__}")
         await self._close(matter, opened, status, finding)
         return True
-
-    async def _ask(self, matter: Matter) -> tuple[int | None, Finding]:
-        house, look = self._house, matter.route.look
-        if look is None:
-            return None, Failed("the route has no look")
-        values = values_of(matter.effect, matter.request, matter.route)
-        try:
-            first_ms = matter.effect.attempts[0].created_at_ms
-            asked = render_look(look, values, first_sent_ms=first_ms, probe=secrets.token_hex(8))
-            condition = self._condition(matter, values)
-        except Malformed as error:
-            return None, Failed(str(error))
-        login = login_header(matter.destination.login)
-        now_s = house.clock.boot_s()
-        limits = matter.route.limits
-        got = await house.outbound.send_once(
-            matter.destination,
-            Outgoing(
-                method=asked.method,
-                target=asked.target,
-                headers=[*asked.headers, login] if login else asked.headers,
-                deadline_s=now_s + limits.timeout_ms / 1000,
-                body=asked.body,
-                send_by_s=now_s + limits.connect_ms / 1000 + 1,
-            ),
-        )
-        if isinstance(got, Silence):
-            return None, Failed(got.reason)
-        body = b"" if got.is_stream else await got.read(LOOK_MAX_BYTES)
-        if not got.complete:
-            got.abort()
-            return got.status, Failed("the answer broke off, or is too long")
-        reply = Reply(got.status, got.facts_headers, keep.json_of(got, body))
-        values = replace(values, first_sent_s=first_ms // 1000)
-        finding = read_probe(
-            look, reply, values, slow_down=matter.destination.slow_down,
-            version=matter.route.version, condition=condition,
-        )  # fmt: skip
-        return got.status, finding
-
-    def _condition(self, matter: Matter, values: RequestValues) -> str:
-        if matter.route.version is None:
-            return ""
-        request = matter.request
-        made = dress(
-            matter.route,
-            method=request.method,
-            target=request.target,
-            headers=list(values.headers.items()),
-            body=request.body,
-            values=values,
-        )
-        return made.condition
 
     async def _close(
         self, matter: Matter, opened: OpenedProbe, status: int | None, finding: Finding
@@ -271,21 +217,18 @@ class Reconciler:
             # The ledger says so already; it is not unknown any more by the next look.
             await self._house.ledger.put_off(effect.id, WAIT_MS, f"settled: {step.outcome.value}")
             return False
-        taken = await self._house.ledger.conclude(
-            Concluding(
-                effect_id=effect.id,
-                version=effect.version,
-                term=step.probes[0].term,
-                probes=tuple(probe.n for probe in step.probes),
-                started_at_ms=step.probes[0].started_at_ms,
-            )
+        concluding = Concluding(
+            effect_id=effect.id,
+            version=effect.version,
+            term=step.probes[0].term,
+            probes=tuple(probe.n for probe in step.probes),
+            started_at_ms=step.probes[0].started_at_ms,
         )
-        if not taken:
+        if step.resend:
+            return await self._send(matter, matter.request, after=concluding)
+        if not await self._house.ledger.conclude(concluding):
             return True  # something changed: decide again
-        self._count("no-effect")
-        self._said("reconciled", matter, outcome="no-effect", by="probe")
-        if step.resend and matter.leader is not None and matter.function is not None:
-            await self._send(matter, matter.request, as_it_was=False)
+        self._concluded(matter)
         return False
 
     async def _resend(self, matter: Matter, reader: Reader, same_as: int | None) -> bool:
@@ -298,25 +241,53 @@ class Reconciler:
             request = kept
         return await self._send(matter, request, as_it_was=same_as is not None)
 
-    async def _send(self, matter: Matter, request: KeptRequest, *, as_it_was: bool) -> bool:
+    async def _send(
+        self,
+        matter: Matter,
+        request: KeptRequest,
+        *,
+        as_it_was: bool = False,
+        after: Concluding | None = None,
+    ) -> bool:
         effect, leader, function = matter.effect, matter.leader, matter.function
         if leader is None or function is None:
             await self._house.ledger.put_off(effect.id, WAIT_MS, "nobody leads")
             return False
         again = Again(
-            effect, request, matter.destination, matter.route, function, leader, as_it_was
-        )
-        came = await resend(self._house, again)
-        if isinstance(came, NotSent):
-            self._count("not-resent")
-            if came.for_good:
-                await self._open(effect, function, came.why)
-            else:
-                await self._house.ledger.put_off(effect.id, WAIT_MS, came.why)
+            effect=effect, request=request, destination=matter.destination, route=matter.route,
+            function=function, leader=leader, decided_s=matter.read_s, as_it_was=as_it_was,
+            after=after,
+        )  # fmt: skip
+        # In a task of its own: an intent is followed by its send, and by its record, whatever
+        # becomes of this loop.
+        sending = self._house.tasks.start(resend(self._house, again), "resend")
+        try:
+            came = await asyncio.shield(sending)
+        except Malformed:
+            await self._open(effect, function, "cannot-be-sent")
             return False
+        if isinstance(came, NotSent):
+            return await self._not_sent(matter, function, came)
+        if after is not None:
+            self._concluded(matter)
         self._count(f"resent-{came.value}")
         self._said("resent", matter, outcome=came.value, term=leader.term)
         return True
+
+    async def _not_sent(self, matter: Matter, function: Function, came: NotSent) -> bool:
+        self._count("not-resent")
+        if came.concluded:  # the key is free: whoever still wants it sends it again
+            self._concluded(matter)
+            return False
+        if came.for_good:
+            await self._open(matter.effect, function, came.why)
+        else:
+            await self._house.ledger.put_off(matter.effect.id, WAIT_MS, came.why)
+        return False
+
+    def _concluded(self, matter: Matter) -> None:
+        self._count("no-effect")
+        self._said("reconciled", matter, outcome="no-effect", by="probe")
 
     # -- handing over to a person
 
@@ -324,7 +295,7 @@ class Reconciler:
         owner = function.exceptions_owner if function else ""
         deadline_ms = function.exceptions_deadline_ms if function else 0
         path = effect.target.partition("?")[0]  # no query: it goes to logs and receivers of alerts
-        detail = _DETAIL.get(reason, f"it could not be settled: {reason}")
+        detail = DETAIL.get(reason, f"it could not be settled: {reason}")
         case = await self._house.ledger.open_case(
             Opening(
                 effect_id=effect.id,

@@ -8,7 +8,7 @@ from typing import Final
 
 import orjson
 
-from gateway.core.classify import Meaning, Reply, Silence, classify
+from gateway.core.classify import Meaning, Reply, Silence, classify, needs_body
 from gateway.core.dress import Dressed, dress
 from gateway.core.effect import Fingerprint, Outcome, ResolvedBy
 from gateway.core.errors import LedgerUnavailable
@@ -23,7 +23,7 @@ from gateway.proxy import keep, respond
 from gateway.proxy.house import House
 from gateway.proxy.unsettled import Leader, headers_of, route_mark, values_of
 from gateway.store.case_records import KeptRequest, UnknownEffect
-from gateway.store.probes import RECONCILER
+from gateway.store.probes import RECONCILER, Concluding, Resending
 from gateway.store.records import Proposal, Ruling, SentAs, Settlement, StoredAnswer
 
 SEND_SLACK_S: Final = 1.0
@@ -33,10 +33,12 @@ ANSWER_MAX_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """Why nothing was sent; `for_good` says that waiting does not help."""
+    """Why nothing was sent; `for_good` says that waiting does not help, `concluded` that what
+    had to be concluded before stands: the effect did not happen, and its key is free."""
 
     why: str
     for_good: bool = False
+    concluded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,16 @@ class Again:
     route: Route
     function: Function
     leader: Leader
-    as_it_was: bool  # the very bytes of `request`, old term and all
+    decided_s: float  # on the boot clock, when what is known of the effect was read
+    as_it_was: bool = False  # the very bytes of `request`, old term and all
+    after: Concluding | None = None  # what has to be concluded in the same transaction
 
 
 async def resend(house: House, again: Again) -> Outcome | NotSent:
     """Admit the effect's next attempt under the live term, send it once, record its answer.
+
+    The first byte leaves within the send budget of the moment at which what is known was read:
+    a process that was paused in between might send when a native key is forgotten already.
 
     Raises Malformed where the request cannot be dressed any more.
     """
@@ -61,16 +68,22 @@ async def resend(house: House, again: Again) -> Outcome | NotSent:
     if not again.as_it_was:
         values = replace(values, term=again.leader.term)
     made, sent = _made(again, values)
-    slot = await house.slots(again.destination).take(SLOT_WAIT_S)
+    connect_s = again.route.limits.connect_ms / 1000
+    slot = await house.slots(again.destination).take(min(SLOT_WAIT_S, connect_s))
     if slot is None:
         return NotSent("busy")
     with slot:
         if house.state.draining:
             return NotSent("draining")
+        if house.clock.boot_s() > again.decided_s + connect_s:
+            return NotSent("too-late")
         began_s = house.clock.boot_s()
-        ruling = await house.ledger.admit(_proposal(house, again, sent))
+        asked = Resending(_proposal(house, again, sent), again.effect.id, again.after)
+        ruling = await house.ledger.resend(asked)
+        if ruling is None:
+            return NotSent("changed-meanwhile")
         if ruling.n is None:
-            return _not_admitted(ruling)
+            return replace(_not_admitted(ruling), concluded=again.after is not None)
         house.inflight.began(ruling.effect_id, ruling.n)
         try:
             return await _send(house, again, ruling, made, values, began_s)
@@ -160,10 +173,10 @@ async def _send(
     outgoing = Outgoing(
         method=made.method,
         target=made.target,
-        headers=[*made.headers, login] if login else made.headers,
+        headers=[*_headers(again, made), login] if login else _headers(again, made),
         deadline_s=began_s + limits.timeout_ms / 1000,
         body=body,
-        send_by_s=began_s + limits.connect_ms / 1000 + SEND_SLACK_S,
+        send_by_s=again.decided_s + limits.connect_ms / 1000 + SEND_SLACK_S,
     )
     settlement: Settlement | None = None
     try:
@@ -186,6 +199,14 @@ async def _send(
     return settlement.outcome
 
 
+def _headers(again: Again, made: Dressed) -> list[tuple[str, str]]:
+    """Return the fields to send. Where the policy reads the answer, it must not be coded."""
+    if not needs_body(again.route, again.destination):
+        return made.headers
+    kept = [field for field in made.headers if field[0].lower() != "accept-encoding"]
+    return [*kept, ("Accept-Encoding", "identity")]
+
+
 async def _exchange(
     house: House, again: Again, ruling: Ruling, outgoing: Outgoing, values: RequestValues
 ) -> Settlement:
@@ -198,6 +219,8 @@ async def _exchange(
     reply = Reply(got.status, got.facts_headers, keep.json_of(got, body))
     meaning = classify(reply, route, destination, values, tried_before=ruling.tried_before)
     note_key(house, destination, route, meaning)
+    if meaning.alarm:
+        house.log.error("alarm", effect_id=ruling.effect_id, rule=meaning.reason)
     evidence = b""
     if meaning.outcome is Outcome.UNKNOWN:
         evidence = without_login(body, destination.login)[: respond.EXCERPT_BYTES]
@@ -227,5 +250,6 @@ def _settlement(
         answer=kept,
         resource=meaning.take,
         by=ResolvedBy.NATIVE_REPLAY if by_key else ResolvedBy.ANSWER,
-        for_all=meaning.replayed,
+        # Under one key it happens once: a success speaks for whichever attempt it was.
+        for_all=meaning.replayed or by_key,
     )

@@ -7,7 +7,7 @@ is in force by now: another `look` might search for another mark.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +28,30 @@ from gateway.store.queries import Reader
 SHELF_MAX: Final = 64
 NEVER_SENT: Final = frozenset({"never-sent", "send-budget-spent", "not-sent"})
 
+DETAIL: Final[Mapping[str, str]] = {
+    "no-guard": "the route gives the gateway no way to find out",
+    "several-matches": "the destination has it more than once",
+    "other-content": "the destination's answer proves neither",
+    "superseded": "another write to the same thing came after it, so its mark proves nothing",
+    "still-missing": "it is not there, and the route does not send it again by itself",
+    "never-retry": "an answer forbade to send it again",
+    "key-misused": "the destination knows its native key from another request",
+    "key-not-supported": "the destination has not said that it knows native keys",
+    "window-unknown": "how long the destination keeps native keys is not published",
+    "window-over": "its native key would by now make a second effect",
+    "condition-lost": "somebody wrote under the version that it was sent under",
+    "condition-not-exact": "its condition is not exact, and repeating it may do harm",
+    "probes-failed": "the destination did not answer the question, too often",
+    "resend-rejected": "sent again it was rejected, which proves nothing about the first time",
+    "resends-exhausted": "it was sent again too often without an answer",
+    "no-leader": "nobody leads under whose term it could be sent again",
+    "policy-gone": "the policy that it was sent under cannot be read any more",
+    "request-gone": "the request is not on record any more",
+    "cannot-be-sent": "the request cannot be sent under that policy any more",
+    "gateway-failure": "the gateway failed at it again and again; its log says how",
+}
+"""Why the gateway does not settle it, in words."""
+
 ParsePolicy = Callable[[str, str], Destination | None]
 """From a policy's name and text to the destination that it describes; None if it is none."""
 
@@ -38,6 +62,19 @@ class Leader:
 
     term: int
     holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matter:
+    """One unknown effect, and the policy that it is settled by."""
+
+    effect: UnknownEffect
+    destination: Destination
+    route: Route
+    function: Function | None
+    request: KeptRequest
+    leader: Leader | None
+    read_s: float  # on the boot clock, when what is known of it was read
 
 
 class Shelf:

@@ -26,12 +26,16 @@ from gateway.store.lease_queries import Rows
 from gateway.store.records import SentAs
 
 _DUE: Final = (
-    "SELECT DISTINCT e.id FROM attempt a JOIN effect e ON e.id = a.effect_id "
-    "LEFT JOIN reconciliation r ON r.effect_id = e.id "
-    "WHERE a.open = 1 AND e.outcome = 'unknown' AND e.abandoned = 0 AND e.key IS NOT NULL "
+    "SELECT id FROM (SELECT e.id, row_number() OVER (PARTITION BY e.destination ORDER BY e.id) "
+    "AS turn FROM (SELECT DISTINCT effect_id FROM attempt WHERE open = 1) a "
+    "JOIN effect e ON e.id = a.effect_id LEFT JOIN reconciliation r ON r.effect_id = e.id "
+    "WHERE e.outcome = 'unknown' AND e.abandoned = 0 AND e.key IS NOT NULL "
     "AND coalesce(r.next_at_ms, 0) <= ? AND NOT EXISTS (SELECT 1 FROM exception_case c "
-    "WHERE c.effect_id = e.id AND c.closed_at_ms IS NULL) ORDER BY e.id LIMIT ?"
+    "WHERE c.effect_id = e.id AND c.closed_at_ms IS NULL)) WHERE turn <= ? "
+    "ORDER BY turn, id LIMIT ?"
 )
+DUE_OF_ONE: Final = 16
+"""How many of one destination are taken up at once: one that hangs must not be all there is."""
 _UNKNOWN: Final = (
     "SELECT e.id, e.version, e.function, e.scope_unit, e.destination, e.unit, e.key, e.item, "
     "e.covers, e.superseded, a.route, a.policy_digest, a.method, a.target, a.fp_version, "
@@ -49,8 +53,8 @@ _ALERT: Final = (
 
 
 async def due(rows: Rows, now_ms: int, limit: int) -> list[str]:
-    """Return unknown effects that it is time to look at, the oldest first."""
-    return [row[0] for row in await rows(_DUE, [now_ms, limit])]
+    """Return unknown effects that it is time to look at: each destination's oldest first."""
+    return [row[0] for row in await rows(_DUE, [now_ms, DUE_OF_ONE, limit])]
 
 
 async def unknown_effect(rows: Rows, effect_id: str) -> UnknownEffect | None:
@@ -112,9 +116,11 @@ async def kept_request(rows: Rows, effect_id: str, n: int) -> KeptRequest | None
 
 
 async def probes(rows: Rows, effect_id: str) -> list[ProbeRecord]:
+    """Return the questions about an effect. One that an earlier run left open is lost."""
     found = await rows(
-        "SELECT n, term, started_at_ms, ended_at_ms, verdict, moved, status, evidence FROM probe "
-        "WHERE effect_id = ? ORDER BY n",
+        "SELECT n, term, started_at_ms, ended_at_ms, CASE WHEN ended_at_ms IS NULL AND instance <> "
+        "(SELECT id FROM instance ORDER BY started_at_ms DESC LIMIT 1) THEN 'lost' ELSE verdict "
+        "END, moved, status, evidence FROM probe WHERE effect_id = ? ORDER BY n",
         [effect_id],
     )
     return [

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.errors import InvariantError
 from gateway.store.batch import Batch
 from gateway.store.rows import EffectRow
+
+CLOSING_MS: Final = 1_000
+"""How long past its time a probe's asker has for closing it."""
 
 
 def decide_effect(
@@ -37,6 +40,7 @@ def decide_effect(
         attempt.ended_at_ms = batch.now_ms
         attempt.open = batch.now_ms < attempt.seal_at_ms
         batch.change_attempt(effect, attempt)
+    close_lost_probes(batch, effect.id)
     effect.recount()
     effect.resolved_by = by.value
     effect.settled_at_ms = batch.now_ms
@@ -48,4 +52,18 @@ def decide_effect(
         principal=principal,
         reason=reason,
         detail={"as": outcome.value} | (detail or {}),
+    )
+
+
+def close_lost_probes(batch: Batch, effect_id: str) -> None:
+    """Close the probes of an effect that nobody will close: what they would have found is lost.
+
+    Those are the ones of an earlier run, and those of this run that should have ended long ago:
+    closing them may have failed. A probe has as long as an attempt has.
+    """
+    batch.db.execute(
+        "UPDATE probe SET ended_at_ms = ?1, verdict = 'lost' "
+        "WHERE effect_id = ?2 AND ended_at_ms IS NULL AND (instance <> ?3 OR started_at_ms + ?4 "
+        "+ (SELECT max(deadline_at_ms - created_at_ms) FROM attempt WHERE effect_id = ?2) <= ?1)",
+        (batch.now_ms, effect_id, batch.instance, CLOSING_MS),
     )

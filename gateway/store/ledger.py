@@ -39,7 +39,7 @@ from gateway.store.leases import (
 )
 from gateway.store.migrate import migrate
 from gateway.store.operations import Admission
-from gateway.store.probes import ClosingProbe, Concluding, OpeningProbe, PuttingOff
+from gateway.store.probes import ClosingProbe, Concluding, OpeningProbe, PuttingOff, Resending
 from gateway.store.queries import Reader
 from gateway.store.records import Proposal, Resolution, Ruling, Settled, Settlement, Unresolved
 from gateway.store.settling import Settling, StreamEnd
@@ -223,6 +223,11 @@ class Ledger:
         """Settle an effect as not having happened, if all that this rests on still stands."""
         taken: bool = await self._writer.submit(concluding)
         return taken
+
+    async def resend(self, resending: Resending) -> Ruling | None:
+        """Admit an effect's next attempt in the gateway's name; None if it must not be sent."""
+        ruling: Ruling | None = await self._writer.submit(resending)
+        return ruling
 
     async def put_off(self, effect_id: str, due_in_ms: int, note: str) -> None:
         await self._writer.submit(PuttingOff(effect_id, due_in_ms, note))

@@ -1,4 +1,4 @@
-"""The reconciler's verbs on a batch: open a probe, close it, conclude, put off.
+"""The reconciler's verbs on a batch: open a probe, close it, conclude, send again, put off.
 
 A probe is written down before it is asked, so that after a crash there is no question of which
 nobody knows whether it was asked. What it found counts by what stands in the ledger then.
@@ -13,7 +13,9 @@ from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.probe import Verdict
 from gateway.store.batch import Batch, Wanted
 from gateway.store.case_records import OpenedProbe
-from gateway.store.deciding import decide_effect
+from gateway.store.deciding import close_lost_probes, decide_effect
+from gateway.store.operations import Admission
+from gateway.store.records import Proposal, Ruling
 
 RECONCILER: Final = "reconciler"
 """The principal in whose name the gateway settles effects by itself."""
@@ -37,12 +39,7 @@ class OpeningProbe:
             return None
         batch.flush()
         db = batch.db
-        # Of an earlier run: nobody will close it, and what it would have found is not known.
-        db.execute(
-            "UPDATE probe SET ended_at_ms = ?, verdict = 'lost' "
-            "WHERE effect_id = ? AND ended_at_ms IS NULL AND instance <> ?",
-            (batch.now_ms, effect.id, batch.instance),
-        )
+        close_lost_probes(batch, effect.id)
         last, still_open = db.execute(
             "SELECT coalesce(max(n), 0), coalesce(sum(ended_at_ms IS NULL), 0) "
             "FROM probe WHERE effect_id = ?",
@@ -131,17 +128,39 @@ class Concluding:
         unknown = [t for t in effect.tries.values() if t.outcome is Outcome.UNKNOWN]
         if any(self.started_at_ms < attempt.seal_at_ms for attempt in unknown):
             return False
-        batch.flush()
-        (superseded,) = batch.db.execute(
-            "SELECT superseded FROM effect WHERE id = ?", (effect.id,)
-        ).fetchone()
-        if superseded:
+        if _is_superseded(batch, effect.id):
             return False
         decide_effect(
             batch, effect, Outcome.NO_EFFECT, ResolvedBy.PROBE, principal=RECONCILER,
             reason="missing", detail={"probes": self.probes, "started_at_ms": self.started_at_ms},
         )  # fmt: skip
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Resending:
+    """Admit an effect's next attempt in the gateway's own name; None if it must not be sent.
+
+    Whether somebody has written to the thing since is looked at in the admission's own
+    transaction: a resend that comes after such a write would undo it. With `after`, the effect
+    is first concluded not to have happened, and nobody gets in between.
+    """
+
+    proposal: Proposal
+    effect_id: str
+    after: Concluding | None = None
+
+    def wants(self, wanted: Wanted) -> None:
+        wanted.ids.add(self.effect_id)
+        Admission(self.proposal).wants(wanted)
+
+    def run(self, batch: Batch) -> Ruling | None:
+        if self.after is not None:
+            if not self.after.run(batch):
+                return None
+        elif _is_superseded(batch, self.effect_id):
+            return None
+        return Admission(self.proposal).run(batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +175,16 @@ class PuttingOff:
         wanted.ids.add(self.effect_id)
 
     def run(self, batch: Batch) -> None:
+        close_lost_probes(batch, self.effect_id)
         put_off(batch, self.effect_id, self.due_in_ms, failed=False, note=self.note)
+
+
+def _is_superseded(batch: Batch, effect_id: str) -> bool:
+    """Whether somebody has written to the effect's thing since its first attempt, in this very
+    batch included."""
+    batch.flush()
+    row = batch.db.execute("SELECT superseded FROM effect WHERE id = ?", (effect_id,)).fetchone()
+    return row is None or bool(row[0])
 
 
 def look_anew(batch: Batch, effect_id: str) -> None:

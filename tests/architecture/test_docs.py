@@ -15,8 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.cli.exits import Exit
 from gateway.cli.main import app
 from gateway.settings import Settings
+from gateway.web.case_metrics import CaseMetrics
 from gateway.web.lease_metrics import LeaseMetrics
 from gateway.web.metrics import Metrics
+from gateway.web.reconcile_metrics import ReconcileMetrics
+from gateway.web.work_metrics import WorkMetrics
 from gateway.wire.problem import PROBLEMS
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +37,9 @@ def metrics() -> list[str]:
     """Every metric by the name that a query has to use: counters end in _total."""
     registry = Metrics().registry
     LeaseMetrics(registry)
+    WorkMetrics(registry, list)
+    CaseMetrics(registry)
+    ReconcileMetrics(registry)
     text = generate_latest(registry).decode()
     families = text_string_to_metric_families(text)
     ours = [family for family in families if family.name.startswith("fencegate_")]

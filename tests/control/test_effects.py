@@ -137,6 +137,7 @@ async def test_an_effect_is_shown_with_all_its_attempts(office: Office) -> None:
         "key": "k-1",
         "covers": shown["covers"],
         "state": "settled",
+        "exception_id": None,
         "outcome": "confirmed",
         "resolved_by": "answer",
         "principal": "dev",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.web.case_metrics import REASONS
 from gateway.web.lease_metrics import KINDS
 from gateway.web.metrics import DECISIONS, OTHER, OUTCOMES
+from gateway.web.reconcile_metrics import RESULTS
 from gateway.wire.problem import PROBLEMS
 from tests.control.office import Office
+from tests.proxy.setting import eventually
 
 NAMES = {
     "requests_total", "refusals_total", "replays_total", "unknown_total",
@@ -17,6 +20,9 @@ NAMES = {
     "ledger_lock_wait_seconds", "effects_unknown", "oldest_unknown_age_seconds", "inflight",
     "slot_waiting", "draining", "ledger_up", "policy_last_reload_ok", "policy_info",
     "transitions_total", "scopes_without_leader", "scopes_without_eligible_candidate",
+    "reconcile_steps_total", "reconciliation_seconds", "exceptions_open", "exceptions_overdue",
+    "exceptions_oldest_age_seconds", "alerts_waiting", "alerts_delivered_total",
+    "alerts_failed_total",
 }  # fmt: skip
 
 
@@ -47,13 +53,20 @@ async def fill(office: Office) -> None:
 
 async def test_every_metric_is_there_once_there_was_traffic(office: Office) -> None:
     await fill(office)
+    (unknown,) = (await office.house.get("/v1/effects?outcome=unknown")).json["items"]
+    await office.exception(unknown["id"])
 
-    found = {
-        name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum")
-        for name, _, _ in await scraped(office)
-    }
+    async def names() -> set[str]:
+        return {
+            name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum")
+            for name, _, _ in await scraped(office)
+        }
 
-    assert found == NAMES
+    async def counted() -> bool:  # a step is counted a moment after its record
+        return "reconcile_steps_total" in await names()
+
+    await eventually(counted)
+    assert await names() == NAMES
 
 
 async def test_labels_come_from_closed_sets(office: Office) -> None:
@@ -63,7 +76,8 @@ async def test_labels_come_from_closed_sets(office: Office) -> None:
         "destination": {"crm", "erp", OTHER},
         "decision": {*DECISIONS, OTHER},
         "outcome": {*OUTCOMES, OTHER},
-        "reason": {*PROBLEMS, OTHER},
+        "reason": {*PROBLEMS, *REASONS, OTHER},
+        "result": {*RESULTS, OTHER},
         "kind": {*KINDS, OTHER},
         "digest": {office.panel.policies().digest},
     }
