@@ -11,10 +11,11 @@ from typing import Final
 from aiohttp import web
 
 from gateway.control.lease_views import lease_out, live_lease, terms_of
-from gateway.control.panel import Panel
+from gateway.control.panel import Heirs, Panel
 from gateway.control.query import check_words, read_limit, read_number, read_seconds
 from gateway.control.scopes import scope_of, visible_leased
 from gateway.control.turn import TurnedAway, reply
+from gateway.core.candidates import Candidate
 from gateway.core.fence import Authority
 from gateway.core.ids import MAX_TERM, Scope, parse_name
 from gateway.core.lease import heirs
@@ -29,6 +30,7 @@ _LIST: Final = ("function", "cursor", "limit")
 _CURSOR: Final = re.compile(r"[^/]{1,200}/[^/]{0,200}\Z")
 _APART_MS: Final = 50
 """So far apart ask those behind the best candidate."""
+_SAME_FOR_MS: Final = 200
 
 
 async def follow_lease(
@@ -90,15 +92,34 @@ async def _told(
 ) -> LeaseOut:
     attempt_in_ms = None
     if live_lease(record) is None:
-        reader = await panel.ledger.reader()
-        found = await reader.candidates(record.scope.function, record.now_ms)
-        attempt_in_ms = attempt_after_ms(record, found, terms, holder)
+        found, ranked = await _heirs(panel, record, terms)
+        attempt_in_ms = attempt_after_ms(record, found, ranked, terms, holder)
     return lease_out(record, terms.rules.margin_ms, counted=True, attempt_in_ms=attempt_in_ms)
+
+
+async def _heirs(
+    panel: Panel, record: LeaseRecord, terms: FunctionTerms
+) -> tuple[Sequence[CandidateRecord], Sequence[Candidate]]:
+    """Return a scope's candidates, and those who may lead next in their order.
+
+    All followers of a scope are woken at once; they are told the same order, found once.
+    """
+    known = panel.heirs.get(record.scope)
+    if known is not None and known.version == record.version:
+        if record.now_ms - known.at_ms < _SAME_FOR_MS:
+            return known.found, known.ranked
+    reader = await panel.ledger.reader()
+    found = await reader.candidates(record.scope.function, record.now_ms)
+    every = [one.candidate for one in found]
+    ranked = heirs(record.lease, every, record.now_ms, terms.rules, terms.eligible)
+    panel.heirs[record.scope] = Heirs(record.version, record.now_ms, found, ranked)
+    return found, ranked
 
 
 def attempt_after_ms(
     record: LeaseRecord,
     candidates: Sequence[CandidateRecord],
+    ranked: Sequence[Candidate],
     terms: FunctionTerms,
     holder: str | None,
 ) -> int:
@@ -109,8 +130,6 @@ def attempt_after_ms(
     many followers of one lease do not all ask in the same moment.
     """
     rules = terms.rules
-    every = [one.candidate for one in candidates]
-    ranked = heirs(record.lease, every, record.now_ms, rules, terms.eligible)
     place = next((at for at, one in enumerate(ranked) if one.holder == holder), None)
     if place == 0:
         return 0

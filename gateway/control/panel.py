@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
 from gateway.clock import Clock
+from gateway.core.candidates import Candidate
+from gateway.core.ids import Scope
 from gateway.core.policy import PolicySet
+from gateway.store.lease_records import CandidateRecord
 from gateway.store.ledger import Ledger
 from gateway.web.auth import Authenticator
 from gateway.web.lease_metrics import LeaseMetrics
@@ -31,6 +34,16 @@ class Readiness:
         return not self.reasons
 
 
+@dataclass(frozen=True, slots=True)
+class Heirs:
+    """Who may lead a scope next, as told to the first of many followers of one change."""
+
+    version: int
+    at_ms: int
+    found: Sequence[CandidateRecord]
+    ranked: Sequence[Candidate]
+
+
 @dataclass(slots=True)
 class Panel:
     """The parts of the control plane. `readiness` and `policies` look at what is now; `closing`
@@ -48,3 +61,4 @@ class Panel:
     policies: Callable[[], PolicySet]
     readiness: Callable[[], Readiness]
     version: str
+    heirs: dict[Scope, Heirs] = field(default_factory=dict)

@@ -210,8 +210,9 @@ class Batch:
         self._changed_attempts[effect.id, attempt.n] = attempt
         if not attempt.open:
             self.open.get(effect.scope, {}).pop((effect.id, attempt.n), None)
+            thing = (effect.destination, effect.covers)
             if not any(one.open for one in effect.tries.values()):
-                self._recent.things.leave((effect.destination, effect.covers), effect.id)
+                self._recent.things.leave(self.db, thing, effect.id)
 
     def change_scope(self, scope: ScopeRow) -> None:
         self._changed_scopes[scope.scope] = scope

@@ -27,25 +27,32 @@ class Things:
 
     def touch(self, db: sqlite3.Connection, thing: tuple[str, str], effect_id: str) -> set[str]:
         """Note an open attempt at `thing`; return the other effects that have one."""
-        if self._of is None:
-            self._of = {}
-            for other, destination, covers in db.execute(
-                "SELECT effect_id, destination, covers FROM attempt INDEXED BY attempt_open "
-                "WHERE open = 1"
-            ):
-                self._of.setdefault((destination, covers), set()).add(other)
-        here = self._of.setdefault(thing, set())
-        everywhere = self._of.get((thing[0], COVERS_ALL), set())
+        known = self._known(db)
+        here = known.setdefault(thing, set())
+        everywhere = known.get((thing[0], COVERS_ALL), set())
         others = (here | everywhere) - {effect_id} if len(here) or everywhere else set()
         here.add(effect_id)
         return others
 
-    def leave(self, thing: tuple[str, str], effect_id: str) -> None:
-        here = self._of.get(thing) if self._of is not None else None
-        if here is not None and self._of is not None:
+    def leave(self, db: sqlite3.Connection, thing: tuple[str, str], effect_id: str) -> None:
+        """Note that the effect has no open attempt at `thing` any more."""
+        known = self._known(db)
+        here = known.get(thing)
+        if here is not None:
             here.discard(effect_id)
             if not here:
-                del self._of[thing]
+                del known[thing]
+
+    def _known(self, db: sqlite3.Connection) -> dict[tuple[str, str], set[str]]:
+        """Read what is open on disk before the first change, of which the disk does not know."""
+        if self._of is None:
+            self._of = {}
+            for effect_id, destination, covers in db.execute(
+                "SELECT effect_id, destination, covers FROM attempt INDEXED BY attempt_open "
+                "WHERE open = 1"
+            ):
+                self._of.setdefault((destination, covers), set()).add(effect_id)
+        return self._of
 
     def forget(self) -> None:
         self._of = None

@@ -11,7 +11,7 @@ import pytest
 from gateway.control.following import attempt_after_ms
 from gateway.core.candidates import Candidate, Eligibility
 from gateway.core.ids import Scope
-from gateway.core.lease import Ended, Lease, LeaseRules
+from gateway.core.lease import Ended, Lease, LeaseRules, heirs
 from gateway.store.lease_records import CandidateRecord, FunctionTerms, LeaseRecord
 from tests.control.leading import Leader, lease_of
 from tests.control.office import Office
@@ -210,7 +210,10 @@ def reporting(*holders: str) -> list[CandidateRecord]:
 
 def attempt(holder: str | None, record: LeaseRecord, *holders: str) -> int:
     terms = FunctionTerms(rules=RULES, eligible=Eligibility())
-    return attempt_after_ms(record, reporting(*holders), terms, holder)
+    found = reporting(*holders)
+    every = [one.candidate for one in found]
+    ranked = heirs(record.lease, every, record.now_ms, RULES, terms.eligible)
+    return attempt_after_ms(record, found, ranked, terms, holder)
 
 
 def test_the_best_candidate_asks_at_once():

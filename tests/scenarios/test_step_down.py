@@ -118,7 +118,6 @@ async def test_a_step_down_ends_as_soon_as_nothing_is_in_flight(stage):
     ana, bo = await begin(stage), Holder(stage, "bo#1")
     (one,) = await in_flight(stage, ana, {1: "hold:a"})
 
-    await ana.report(ready=False)  # or it would be waited for, as a candidate for its own place
     await ana.ask("step-down", drain_s=20)
     held = await bo.ask("acquire")
     await stage.release("a")

@@ -36,6 +36,7 @@ ITEMS = ("a", "b", "c")
 TTLS = (300, 2_000, 20_000)
 
 workers = st.sampled_from(["w#1", "w#2", "w#3", "the leader"])
+speakers = st.sampled_from(["who has it", "who has it", "who has it", "w#1", "the leader"])
 items = st.sampled_from([*ITEMS, "a", "a"])
 older = st.sampled_from([0, 0, 0, 0, 1])  # how many terms behind somebody is
 limits = st.integers(1, 3)
@@ -98,7 +99,9 @@ class Work(RuleBasedStateMachine):
     def at(self, behind: int) -> Site:
         return self.site.under(max(1, self.site.term - behind))
 
-    def name(self, worker: str, site: Site) -> str:
+    def name(self, worker: str, site: Site, item: str = "a") -> str:
+        if worker == "who has it":
+            return str(self.known(item).worker or "w#1")
         return site.leader if worker == "the leader" else worker
 
     def claiming(self, worker: str, behind: int, limit: int, ttl_ms: int) -> Claiming:
@@ -107,11 +110,11 @@ class Work(RuleBasedStateMachine):
 
     def checkpointing(self, worker: str, behind: int, item: str, by: int) -> Checkpointing:
         site, version = self.at(behind), max(0, self.known(item).checkpoint_version + by)
-        return site.checkpointing(self.name(worker, site), item, version, {"v": version, "w": by})
+        return site.checkpointing(self.name(worker, site, item), item, version, {"v": version, "w": by})
 
     def reporting(self, worker: str, behind: int, item: str, state: str, by: int) -> Reporting:
         site, attempt = self.at(behind), max(1, self.known(item).attempt + by)
-        return site.reporting(self.name(worker, site), (item, state, attempt))
+        return site.reporting(self.name(worker, site, item), (item, state, attempt))
 
     # -- rules
 
@@ -136,15 +139,15 @@ class Work(RuleBasedStateMachine):
             hold("claims", was.state in ("pending", "claimed"), f"{got.item} was {was.state}")
             hold("claims", got.item not in answer.waiting or (mine and live), f"{got.item} waits")
 
-    @rule(worker=workers, behind=older, item=items, by=off)
+    @rule(worker=speakers, behind=older, item=items, by=off)
     def somebody_writes_a_checkpoint(self, worker: str, behind: int, item: str, by: int) -> None:
         self.step(self.checkpointing(worker, behind, item, by))
 
-    @rule(worker=workers, behind=older, item=items, state=states, by=off)
+    @rule(worker=speakers, behind=older, item=items, state=states, by=off)
     def somebody_reports(self, worker: str, behind: int, item: str, state: str, by: int) -> None:
         self.step(self.reporting(worker, behind, item, state, by))
 
-    @rule(asked=st.lists(st.tuples(workers, older, items, off, places), min_size=2, max_size=5))
+    @rule(asked=st.lists(st.tuples(speakers, older, items, off, places), min_size=2, max_size=5))
     def many_meet_in_a_batch(self, asked: list[tuple[str, int, str, int, int]]) -> None:
         verbs: list[WorkVerb] = []
         for worker, behind, item, by, place in asked:
@@ -178,18 +181,25 @@ class Work(RuleBasedStateMachine):
 
     @rule(place=places)
     def the_leader_rarely_abandons(self, place: int) -> None:
-        if place % 12 == 0:
+        if place % 20 == 0:
             before = self.look()
             self.do(self.site.abandon("enough"))
             check_step(before, self.look())
 
-    @rule(worker=workers, behind=older, item=st.sampled_from([*ITEMS, None]), ending=st.booleans())
-    def somebody_sends(self, worker: str, behind: int, item: str | None, ending: bool) -> None:
-        """A write for an item; sometimes in one batch with the end of the unit."""
+    @rule(worker=speakers, behind=older, item=items, ending=st.booleans())
+    def somebody_sends(self, worker: str, behind: int, item: str, ending: bool) -> None:
+        self.send(worker, behind, item, ending)
+
+    @rule(ending=st.booleans())
+    def the_leader_sends_for_the_unit(self, ending: bool) -> None:
+        self.send("the leader", 0, None, ending)
+
+    def send(self, worker: str, behind: int, item: str | None, ending: bool) -> None:
+        """A write; sometimes in one batch with the end of the unit."""
         site, before = self.at(behind), self.look()
-        holder = self.name(worker, site)
+        holder = self.name(worker, site, item or "a")
         self.keys += 1
-        asked = site.effect(f"k-{self.keys}", item, holder)
+        asked = site.effect(f"k-{self.keys}", item, holder, covers=f"crm /{item}/{self.keys % 3}")
         work: list[Any] = [self.books.ledger.admit(asked)]
         if ending:
             work.append(self.site.work(self.site.completing()))
