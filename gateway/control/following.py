@@ -105,9 +105,9 @@ async def _heirs(
     All followers of a scope are woken at once; they are told the same order, found once.
     """
     known = panel.heirs.get(record.scope)
-    if known is not None and known.version == record.version:
-        if record.now_ms - known.at_ms < _SAME_FOR_MS:
-            return known.found, known.ranked
+    same = known is not None and known.version == record.version
+    if known is not None and same and record.now_ms - known.at_ms < _SAME_FOR_MS:
+        return known.found, known.ranked
     reader = await panel.ledger.reader()
     found = await reader.candidates(record.scope.function, record.now_ms)
     every = [one.candidate for one in found]
