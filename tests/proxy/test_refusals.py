@@ -19,7 +19,10 @@ OF_LEASES = {
     "term-never-issued", "not-holder", "lease-expired", "leader-draining", "unit-unknown",
     "unit-closed", "lease-held", "lease-gone", "effect-abandoned",
 }  # fmt: skip
-OF_THE_CONTROL_PLANE = {"not-found", "version-conflict", "too-early"}
+OF_THE_CONTROL_PLANE = {
+    "not-found", "version-conflict", "too-early", "not-eligible", "not-preferred", "not-claimed",
+    "item-unknown", "unit-taken", "unit-unfinished",
+}  # fmt: skip
 
 AFTER_ADMISSION = {"destination-unreachable", "internal"}
 """These are ours, and yet the fence let the request through."""

@@ -31,6 +31,7 @@ def test_the_shipped_policies_load_without_a_complaint():
     assert set(loaded.policies.functions) == {
         "relatorio-comercial-diario",
         "varredura-de-oportunidades",
+        "envio-de-propostas",
     }
 
 
