@@ -84,6 +84,9 @@ class Decisions:
             "overhead_ms": None if overhead_ms is None else round(overhead_ms, 3),
             "total_ms": round(total_ms, 3),
         }
+        self._write(said)
+
+    def _write(self, said: dict[str, object]) -> None:
         for name in _OPTIONAL:
             if said[name] is None:
                 del said[name]
