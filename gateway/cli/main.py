@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "serve": ("gateway.cli.serve", "serve"),
     "try": ("gateway.cli.demo", "try_it"),
     "demo": ("gateway.cli.demo", "demo"),
+    "drill": ("gateway.cli.drill", "drill"),
     "policy": ("gateway.cli.policy", "app"),
     "effects": ("gateway.cli.effects", "app"),
     "exceptions": ("gateway.cli.exceptions", "app"),

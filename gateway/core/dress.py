@@ -103,6 +103,11 @@ def with_fields(target: str, fields: Iterable[tuple[str, str]]) -> str:
     return f"{path}?{'&'.join([*kept, *ours])}"
 
 
+def _fields_of(target: str) -> list[tuple[str, str]]:
+    pieces = target.partition("?")[2].split("&")
+    return [(_name_of(piece), unquote_plus(piece.partition("=")[2])) for piece in pieces]
+
+
 def _name_of(piece: str) -> str:
     return unquote_plus(piece.partition("=")[0])
 
@@ -156,6 +161,14 @@ def _put_key(made: Dressed, route: Route, values: RequestValues) -> None:
 def _put_condition(made: Dressed, version: Version, values: RequestValues) -> None:
     if version.header is None:
         fields = _rendered(version.query, values)
+        theirs = {_name_of(piece) for piece in made.target.partition("?")[2].split("&")}
+        for name, value in fields:
+            if name in theirs and (name, value) not in _fields_of(made.target):
+                # Put in its place, ours would let the write touch what theirs kept it from.
+                raise Malformed(
+                    f"the query has a field {name!r} already, where the policy puts its condition; "
+                    "say the same in another way"
+                )
         made.target = with_fields(made.target, fields)
         made.condition = "&".join(f"{name}={value}" for name, value in fields)
         return

@@ -36,6 +36,8 @@ PROBES_FAILED_MAX: Final = 12
 BACK_OFF_MIN_MS: Final = 1_000
 BACK_OFF_MAX_MS: Final = 300_000
 RESENDS_MAX: Final = 12
+ROUNDS_MAX: Final = 3
+"""How often an effect that was looked for in vain is sent once more."""
 WINDOW_USED: Final = 0.8
 """How much of a native key's window is used: clocks differ, and windows are pruned early."""
 OWNER_SLACK_MS: Final = 1_000
@@ -278,7 +280,16 @@ def _missing(case: Case, probes: tuple[Probed, Probed]) -> Step:
         return OpenException(never)
     if not case.route.resends_if_missing:
         return OpenException(Unsolved.STILL_MISSING)
+    if _denied(case) >= ROUNDS_MAX:
+        # An answer that proves nothing came each time, and each time it was not there.
+        return OpenException(Unsolved.RESENDS_EXHAUSTED)
     return Settle(Outcome.NO_EFFECT, ResolvedBy.PROBE, probes, resend=case.live_term is not None)
+
+
+def _denied(case: Case) -> int:
+    """How many attempts were settled before as not having happened, for looking in vain."""
+    by_probe = ResolvedBy.PROBE.value
+    return sum(one.outcome is Outcome.NO_EFFECT and one.reason == by_probe for one in case.tries)
 
 
 # -- sending again

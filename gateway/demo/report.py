@@ -15,6 +15,7 @@ look over this program's shoulder; on its own it has none.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -35,11 +36,13 @@ from gateway.client.errors import (
     is_retryable,
 )
 
+LOG: Final = logging.getLogger("report")
 FUNCTION: Final = "relatorio-comercial-diario"
 CRM: Final = "crm"
 PUBLISH: Final = "publish the report"
 CLAIM_S: Final = 30.0
 LOOK_AGAIN_S: Final = 0.1
+OPEN_STATES: Final = ("pending", "claimed", "uncertain")
 SETTLE_S: Final = 25.0
 """How long a worker asks again what became of an effect, before it leaves the item to others."""
 
@@ -87,10 +90,16 @@ class Report:
         """Follow until the report is published, by this replica or by another."""
         async with elector:
             async for leadership in elector:
-                async with leadership:
-                    await self.prompter.reach("leads", leadership, term=leadership.term)
-                    await self._lead(leadership)
-                    return
+                try:
+                    async with leadership:  # its body is cut off when the leadership is lost
+                        await self.prompter.reach("leads", leadership, term=leadership.term)
+                        await self._lead(leadership)
+                        return
+                except FencegateError as error:  # the next leader goes on, perhaps this one
+                    LOG.warning(
+                        "the report is not finished under term %d: %s", leadership.term, error
+                    )
+                    await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _lead(self, leadership: Leadership) -> None:
         unit = await self._open(leadership)
@@ -98,10 +107,7 @@ class Report:
             await self.prompter.reach("published", leadership, by="another")
             return
         await self.prompter.reach("manifest", leadership, created=unit.created)
-        if self.works:
-            await self._work_through(unit)
-        while not _all_final((await unit.look()).items):
-            await asyncio.sleep(LOOK_AGAIN_S)
+        await self._follow(unit)
         await self.prompter.reach("closing", leadership)
         await self._publish(leadership, unit)
         await self.prompter.reach("published", leadership, by=leadership.holder)
@@ -117,6 +123,17 @@ class Report:
             period_start=day.period_start,
             period_end=day.period_end,
         )
+
+    async def _follow(self, unit: Unit) -> None:
+        """Wait until every item has an end, whoever works on it. An item whose effect nobody
+        knows is not handed out before that is settled, so items may come up late."""
+        while True:
+            if self.works:
+                await self._work_through(unit)
+            told = await unit.look()
+            if not any(told.items.get(state) for state in OPEN_STATES):
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _publish(self, leadership: Leadership, unit: Unit) -> None:
         findings: Counter[str] = Counter()
@@ -163,9 +180,7 @@ class Report:
         finding = item.saved["finding"]
         await self.prompter.reach("checkpointed", item=item.id)
         with item:
-            await confirmed(
-                item, {"external_id": item.id, "about": item.id, "text": finding}
-            )
+            await confirmed(item, {"external_id": item.id, "about": item.id, "text": finding})
         await self.prompter.reach("noted", item=item.id)
         await item.done({"finding": finding, "resumed_from": resumed_from})
 
@@ -199,11 +214,6 @@ def finding_of(opportunity: Mapping[str, Any]) -> str:
     if opportunity.get("stage") == "won" and opportunity.get("open"):
         return "stage conflict"
     return "in order" if opportunity.get("next_step") else "no next step"
-
-
-def _all_final(items: Mapping[str, int]) -> bool:
-    open_states = ("pending", "claimed", "uncertain")
-    return not any(items.get(state) for state in open_states)
 
 
 async def main(kind: str, name: str) -> None:

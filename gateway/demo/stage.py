@@ -76,6 +76,7 @@ class Stage:
     crm_token: str = field(repr=False, default_factory=secrets.token_hex)
     crm_url: str = ""
     gateway_url: str = ""
+    listen_port: int = 0  # 0: a free one at each start
 
     @property
     def ledger(self) -> str:
@@ -130,7 +131,7 @@ class Stage:
                 *("-m", "gateway", "serve"),
                 *("--policies", str(self.policies)),
                 *("--ledger", self.ledger),
-                *("--listen", "127.0.0.1:0"),
+                *("--listen", f"127.0.0.1:{self.listen_port}"),
                 *("--port-file", str(port_file)),
                 *("--principals", str(self.folder / "principals.yaml")),
             ),

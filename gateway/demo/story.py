@@ -1,284 +1,208 @@
-"""The script: two replicas of the daily sales report, 2 October, seven in the morning.
+"""The script: the daily sales report, three replicas and two workers, seven in the morning.
 
-`relatorio-a#1` leads under term 184 and loses its lease without noticing; `relatorio-b#1` takes
-over under 185. Which intents must be in the CRM's record is counted from the script, never from
-what the gateway answered.
+The leader loses the coordinator half-way. The next one keeps what is confirmed and hands out the
+rest; the old one returns and is refused; one report is published. All of them run report.py, and
+what is told comes from the gateway's API and the CRM's own journal, never from this script.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
 
-import aiohttp
 import orjson
 
-from gateway.clock import SystemClock
-from gateway.demo.agents import Call, Crm, NotAnswered, Operator, Reply, Worker
-from gateway.demo.narrate import Account, Expected, Narrator, Step
-from gateway.demo.stage import DESTINATION, Stage
+from gateway.demo.company import Company, Member, Note
+from gateway.demo.narrate import Account, Narrator
+from gateway.demo.promises import broken_promises, intended
+from gateway.demo.record import NOTES, Record
+from gateway.demo.relay import Relay, running_relay
+from gateway.demo.watch import Watch
 
-UNIT = "relatorio-comercial:2026-10-02"
-HOLD = "slow-write"
-SEAL_SLACK_S = 0.2
-SHOWN_WAIT_S = 0.4
-LONGEST_SEAL_WAIT_S = 15.0
-
-DONE = Expected(201, "forwarded", "", "confirmed", got=1, did=1)
-CHANGED = replace(DONE, status=200)
-REPLAYED = Expected(201, "replayed", "", "confirmed")
-STALE = Expected(412, "refused", "stale-term")
-
-
-def note(name: str, text: str, about: str = "opportunity-1") -> bytes:
-    return orjson.dumps({"text": text, "about": about, "external_id": name})
+ITEMS: Final = 31
+CONFIRMED: Final = 18
+REPLICAS: Final = ("relatorio-a", "relatorio-b", "relatorio-c")
+WORKERS: Final = ("worker-1", "worker-2")
+LOST_ANSWER: Final = "opportunity-25"
+CLOSING: Final = {"ready": 1, "closing": 1}
+PER_WORKER: Final = CONFIRMED // len(WORKERS)
+STALE: Final = "412 stale-term"
 
 
-def reordered(body: bytes) -> bytes:
-    """Write the same JSON as another serialiser would: members reversed, more space."""
-    members = [
-        f"  {orjson.dumps(name).decode()} : {orjson.dumps(value).decode()}"
-        for name, value in reversed(orjson.loads(body).items())
-    ]
-    return ("{\n" + ",\n".join(members) + "\n}").encode()
-
-
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Story:
-    """The running play: who acts, what was told, and what the CRM said so far."""
+    """The running play. `faults` is what went otherwise than the script has it."""
 
-    stage: Stage
-    session: aiohttp.ClientSession
+    watch: Watch
+    company: Company
     narrator: Narrator
-    crm: Crm = field(init=False)
-    operator: Operator = field(init=False)
-    a: Worker = field(init=False)
-    b: Worker = field(init=False)
-    opportunities: dict[str, str] = field(default_factory=dict)
-    lost: Call | None = None
-    lost_effect: str = ""
-    intended: Counter[str] = field(default_factory=Counter)
-    told_got: Counter[str] = field(default_factory=Counter)
-    told_did: Counter[str] = field(default_factory=Counter)
+    stack: AsyncExitStack
 
     def __post_init__(self) -> None:
-        stage = self.stage
-        self.crm = Crm(self.session, stage.crm_url)
-        self.operator = Operator(self.session, stage.gateway_url, stage.operator.token)
-        self.a = Worker(
-            session=self.session,
-            destination_url=f"{stage.gateway_url}/d/{DESTINATION}",
-            token=stage.worker.token,
-            function=stage.function,
-            unit=UNIT,
-            holder="relatorio-a#1",
-            term=184,
-        )
-        self.b = replace(self.a, holder="relatorio-b#1", term=185)
+        self.faults: list[str] = []
+        self.lines: dict[str, Relay] = {}
+        self.insisted: Note = {}
 
     async def play(self) -> None:
         """Play all acts, in order."""
-        self.narrator.header()
-        await self.the_morning()
-        await self.the_lost_answer()
-        await self.the_takeover()
-        await self.the_reconciliation()
+        await self.watch.seed(ITEMS)
+        old = await self.the_election()
+        workers = await self.the_morning(old)
+        await self.the_cut(old)
+        new = await self.the_takeover(old, workers)
+        await self.the_return(old)
+        await self.the_report(new)
         await self.the_back_door()
 
-    # ---------------------------------------------------------------- telling
-
-    async def tell(
-        self, who: str, what: str, call: Call, reply: Reply | None, expected: Expected
-    ) -> None:
-        """Ask the CRM what `call` came to since it was last told, and narrate it."""
-        intent = call.counted_as
-        journal = await self.crm.journal()
-        got = journal.received[intent] - self.told_got[intent]
-        did = journal.applied[intent] - self.told_did[intent]
-        self.told_got[intent] += got
-        self.told_did[intent] += did
-        self.intended[intent] += expected.did
-        n = len(self.narrator.steps) + 1
-        self.narrator.step(Step(n, who, what, expected, reply, got, did))
-
-    async def step(self, who: Worker, call: Call, expected: Expected, remark: str = "") -> Reply:
-        """Send `call` and narrate what came of it."""
-        reply = await who.send(call)
-        await self.tell(who.label, _what(call, remark), call, reply, expected)
-        return reply
+    def expect(self, what: str, found: object, wanted: object) -> None:
+        if found != wanted:
+            self.faults.append(f"{what}: {found!r}, expected {wanted!r}")
 
     # ------------------------------------------------------------------- acts
 
-    async def the_morning(self) -> None:
-        self.narrator.heading("07:00 relatorio-a#1 leads under term 184")
-        for name in ("acme", "brasa", "cobre"):
-            body = orjson.dumps({"name": name, "stage": "proposal"})
-            made = await self.step(
-                self.a, Call("POST", "/opportunities", f"opp-{name}", body), DONE
-            )
-            self.opportunities[name] = f"/opportunities/{made.record_id}"
-        acme = Call("POST", "/notes", "note-acme", note("acme", "no next step"))
-        await self.step(self.a, acme, DONE)
-        await self.step(self.a, acme, REPLAYED, "again")
-        await self.step(self.a, replace(acme, body=reordered(acme.body)), REPLAYED, "re-serialised")
-        other = replace(acme, body=note("acme", "call them"))
-        await self.step(
-            self.a, other, Expected(422, "refused", "key-reused"), "same key, other text"
-        )
-        wrong = Call("POST", "/notes", "note-brasa", orjson.dumps({"external_id": "brasa"}))
-        rejected = Expected(422, "forwarded", "", "rejected", got=1)
-        await self.step(self.a, wrong, rejected, "text missing")
-        right = replace(wrong, body=note("brasa", "stage conflict"))
-        await self.step(self.a, right, DONE, "corrected, same key")
-        busy = Call("POST", "/notes", "note-cobre", note("cobre", "incomplete"), fault="429")
-        no_effect = Expected(429, "forwarded", "", "no-effect", got=1)
-        await self.step(self.a, busy, no_effect, "CRM is busy")
-        await self.step(self.a, replace(busy, fault=""), DONE, "again")
+    async def the_election(self) -> Member:
+        """Three replicas, each with a line of its own to the gateway, ask at once."""
+        self.narrator.heading("07:00 three replicas are ready; one may lead")
+        url = self.watch.office.gateway_url
+        for name in REPLICAS:
+            line = await self.stack.enter_async_context(running_relay(url))
+            self.lines[name] = line
+            await self.company.enlist(name, via=line.url, stops=CLOSING, works=False)
+        for member in [*self.company.members.values()]:
+            member.go()
+        leader = await self.company.leader()
+        followers = [name for name in REPLICAS if name != leader.name]
+        self.narrator.tell(leader.name, f"leads {self.watch.office.function}, term {leader.term}")
+        self.narrator.tell(" and ".join(followers), "follow, ready to take over")
+        return leader
 
-    async def the_lost_answer(self) -> None:
-        self.narrator.heading("07:02 the CRM writes a note, and its answer is lost")
-        body = note("duna", "data missing")
-        self.lost = Call("POST", "/notes", "note-duna", body, fault="close-after")
-        first = await self.step(
-            self.a,
-            self.lost,
-            Expected(423, "forwarded", "outcome-unknown", "unknown", got=1, did=1),
-            "answer lost",
+    async def the_morning(self, leader: Member) -> list[Member]:
+        """The leader opens the unit; workers confirm part of it, and have more in hand."""
+        await self.company.heard("manifest", leader, created=True)
+        (unit,) = await self.watch.units()
+        self.narrator.tell(
+            leader.name,
+            f"opens {unit['unit']}: {unit['items']['total']} items, "
+            f"manifest {unit['manifest_digest'][:12]}",
         )
-        self.lost_effect = first.effect_id
-        held_back = Expected(423, "refused", "outcome-unknown")
-        await self.step(self.a, replace(self.lost, fault=""), held_back, "again: never blindly")
-
-    async def the_takeover(self) -> None:
-        self.narrator.heading("07:03 a stalls with a write on the wire; b takes over, term 185")
-        brasa, cobre = self.opportunities["brasa"], self.opportunities["cobre"]
-        slow = Call("PATCH", brasa, "brasa-a", _stage("stale"), fault=f"hold:{HOLD}")
-        on_the_wire = asyncio.create_task(self.a.send(slow))
-        tasks = [on_the_wire]
-        try:
-            await self.crm.until_held(HOLD)
-            await self.tell(self.a.label, _what(slow), slow, None, Expected(None, got=1))
-            newer = Call("PATCH", brasa, "brasa-b", _stage("negotiation"))
-            held_back = Expected(503, "refused", "predecessor-in-flight")
-            await self.step(self.b, newer, held_back, "same record")
-            elsewhere = Call("PATCH", cobre, "cobre-b", _stage("won"))
-            await self.step(self.b, elsewhere, CHANGED, "other record")
-            late = Call("PATCH", cobre, "cobre-a", _stage("lost"))
-            await self.step(self.a, late, STALE, "a wakes up")
-            close = Call("POST", "/notes", "report-a", note("report", "31 open"))
-            await self.step(self.a, close, STALE, "and again")
-            waiting = asyncio.create_task(self.b.send(replace(newer, wait_s=4)))
-            tasks.append(waiting)
-            # b's write is held back by now, not merely late: only the release lets it through.
-            await asyncio.wait({waiting}, timeout=SHOWN_WAIT_S)
-            await self.crm.release(HOLD)
-            superseded = replace(CHANGED, got=0, after_dispatch="superseded")
-            reply = await on_the_wire
-            await self.tell(self.a.label, _what(slow, "it lands"), slow, reply, superseded)
-            what = _what(newer, "wait=4")
-            await self.tell(self.b.label, what, newer, await waiting, CHANGED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def the_reconciliation(self) -> None:
-        self.narrator.heading("07:05 b asks what became of the lost answer; a person looks")
-        if self.lost is None:
-            return
-        again = replace(self.lost, fault="")
-        await self.step(
-            self.b, again, Expected(423, "refused", "outcome-unknown"), "b meets a's record"
+        # each is let go until it has one more in hand: its checkpoint written, nothing sent
+        in_hand = {"checkpointed": PER_WORKER + 1}
+        workers = await self.company.enlist(*WORKERS, kind="work", stops=in_hand)
+        for worker in workers:
+            await self.company.heard("checkpointed", worker, stops=True)
+        items = (await self.watch.units())[0]["items"]
+        self.expect("items confirmed before the cut", items["done"], CONFIRMED)
+        self.narrator.tell(
+            "workers",
+            f"{items['done']} of {items['total']} items are confirmed, {items['claimed']} in hand",
         )
-        look = Call("GET", "/notes?external_id=duna", "look-duna")
-        found = await self.step(self.b, look, Expected(200, "forwarded", got=1), "read")
-        records = found.content["items"] if isinstance(found.content, dict) else []
-        if len(records) != 1:
-            raise NotAnswered(
-                f"the CRM's record shows the lost note {len(records)} times, not once"
-            )
-        await self._resolve(again, f"{records[0]['id']} is there, once")
-        honest = Expected(409, None, "result-unavailable")
-        await self.step(self.b, again, honest, "b asks again")
-        report = Call("POST", "/notes", "report", note("report", "4 open, 1 stage conflict"))
-        await self.step(self.b, report, DONE, "the one report")
-        await self.step(self.b, report, REPLAYED, "again")
+        return workers
 
-    async def _resolve(self, call: Call, evidence: str) -> None:
-        """Let the operator confirm the lost effect once no copy of it can still be under way."""
-        effect = await self.operator.effect(self.lost_effect)
-        await asyncio.sleep(_seconds_until(str(effect["attempts"][-1]["seal_at"])))
-        reply = await self.operator.resolve(
-            self.lost_effect, version=int(effect["version"]), reason=evidence
+    async def the_cut(self, leader: Member) -> None:
+        """The leader's line to the coordinator is cut; its way to the CRM is not."""
+        self.narrator.heading(f"07:02 {leader.name} loses the coordinator, not the CRM")
+        self.lines[leader.name].cut.add("/v1/")
+        lost = await self.company.heard("lost", leader)
+        self.expect("why the leader stopped", lost["reason"], "margin")
+        lease = await self.watch.get(f"/v1/leases/{self.watch.office.function}")
+        left = f"{lease['remaining_ms']} ms before its lease ends" if lease["holder"] else "in time"
+        self.narrator.tell(leader.name, f"cannot renew, and stops commanding by itself, {left}")
+
+    async def the_takeover(self, old: Member, workers: list[Member]) -> Member:
+        """Another replica leads, and hands out again what is not confirmed."""
+        new = await self.company.leader(above=old.term or 1)
+        self.narrator.heading(f"07:03 {new.name} leads under term {new.term}")
+        found = await self.company.heard("manifest", new)
+        self.expect("the successor creates a unit", found["created"], False)
+        told = await self.watch.handover()
+        self.narrator.sentence("en", told["sentence"]["en"])
+        self.narrator.sentence("pt-BR", told["sentence"]["pt_br"])
+        took = told["took_effect"]
+        self.expect("items that the successor keeps", took["items_done"], CONFIRMED)
+        self.expect("items that it has to reconcile", told["to_reconcile"], ITEMS - CONFIRMED)
+        resumable = ", ".join(f"{one['item']}" for one in told["resumable"])
+        self.narrator.tell(new.name, f"keeps {took['items_done']}, goes on at {resumable}")
+        await self.watch.misbehave("close-after", LOST_ANSWER)
+        for worker in workers:
+            worker.go()
+            gone = await self.company.heard("claim-lost", worker)
+            self.expect(f"what {worker.name} is told", gone["why"], "stale-term")
+            self.narrator.tell(worker.name, "is refused under the old term, and claims again")
+        await self.company.heard("closing", new, stops=True)
+        record = await self.watch.record()
+        again = sum(one["term"] == new.term for one in record.items)
+        self.expect("items handed out again", again, ITEMS - CONFIRMED)
+        (unit,) = record.units
+        self.narrator.tell(
+            "workers",
+            f"{unit['items']['done']} of {unit['items']['total']} items are confirmed, "
+            f"{again} of them under term {new.term}",
         )
-        shown = replace(reply, verdict="resolved as confirmed", outcome="")
-        what = f"after the seal: {evidence}"
-        await self.tell("ana", what, call, shown, Expected(200))
+        lost = [one for one in record.effects if one["item"] == LOST_ANSWER]
+        self.expect("how the lost answer was settled", lost[0]["resolved_by"], "probe")
+        self.narrator.tell(
+            "gateway", f"the answer about {LOST_ANSWER} was lost; a look found the note"
+        )
+        return new
+
+    async def the_return(self, old: Member) -> None:
+        """The old leader comes back, and tries to publish and to close."""
+        self.narrator.heading(f"07:05 {old.name} returns, and believes that it leads")
+        self.lines[old.name].cut.clear()
+        self.insisted = await self.company.ask(old, "insist")
+        for what, verb in (("publish", "publish the report"), ("complete", "close the unit")):
+            self.expect(f"{old.name} tries to {verb}", self.insisted[what], STALE)
+            self.narrator.tell(
+                old.name, f"tries to {verb} under term {self.insisted['term']}: "
+                f"{self.insisted[what]}"
+            )  # fmt: skip
+
+    async def the_report(self, new: Member) -> None:
+        self.narrator.heading(f"07:06 {new.name} publishes the report")
+        new.go()
+        await self.company.heard("published", new)
+        (unit,) = await self.watch.units()
+        said = ", ".join(f"{count} {finding}" for finding, count in sorted(unit["result"].items()))
+        self.narrator.tell(new.name, f"closes {unit['unit']} ({unit['state']})")
+        self.narrator.tell("report", said)
 
     async def the_back_door(self) -> None:
-        self.narrator.heading("07:06 a tries the CRM without the gateway, with the token it has")
-        call = Call("POST", "/notes", "note-direct", note("direct", "let me in"))
-        reply = await self.a.send_directly(self.stage.crm_url, call)
-        await self.tell(self.a.label, _what(call, "direct"), call, reply, Expected(401, got=1))
+        """Whoever has only a gateway token does not get past the gateway."""
+        body = orjson.dumps({"external_id": "direct", "text": "let me in"})
+        token = self.watch.office.worker.token
+        reply = await self.watch.write_directly(token, NOTES, body)
+        self.expect("a worker writes to the CRM past the gateway", reply.status, 401)
+        self.narrator.tell("worker-1", f"tries the CRM without the gateway: {reply.status}")
 
     # ---------------------------------------------------------------- account
 
     async def account(self) -> tuple[Account, list[str]]:
-        """Compare the CRM's own record with the script; return the numbers and what is off."""
-        journal = await self.crm.journal()
-        intended = +self.intended
-        stale = ("cobre-a", "report-a")
+        """Return the closing numbers, and what is off."""
+        record = await self.watch.record()
+        faults = [*self.faults, *broken_promises(record)]
+        (unit,) = record.units
+        last = record.lease["term"]
         account = Account(
-            expected_effects=intended.total(),
-            effects=journal.applied.total(),
-            requests=len(journal.entries),
-            duplicates=await self.crm.duplicates(),
-            from_stale_leader=sum(journal.received[intent] for intent in stale),
-            unknown_left=await self.operator.unknown_left(),
+            items=len(record.items),
+            done=unit["items"]["done"],
+            kept=sum(one["term"] < last for one in record.items),
+            intended=len(intended(record)),
+            effects=len(record.applied),
+            duplicates=record.duplicates,
+            reports=_reports(record),
+            from_old_leader=sum("late " in one.intent for one in record.applied),
+            refused=[*map(str, (self.insisted["publish"], self.insisted["complete"]))],
+            leaders=[f"term {one['term']} {one['holder']}" for one in record.acquired],
+            settled=dict(record.resolved_by),
+            unknown_left=len(record.open_effects),
+            exceptions=len(record.exceptions),
         )
-        faults = self.narrator.faults()
-        for intent in sorted(intended.keys() | journal.applied.keys()):
-            if journal.applied[intent] != intended[intent] or intended[intent] > 1:
-                faults.append(
-                    f"{intent}: in the CRM {journal.applied[intent]} times, "
-                    f"intended {intended[intent]}"
-                )
-        if account.duplicates:
-            faults.append(f"the CRM counts {account.duplicates} duplicates")
-        if account.from_stale_leader:
-            faults.append(f"{account.from_stale_leader} requests of the old leader reached the CRM")
-        if account.requests != self.told_got.total():
-            faults.append(f"the CRM got {account.requests} requests, told {self.told_got.total()}")
-        older, newer = journal.effect_of("brasa-a"), journal.effect_of("brasa-b")
-        if not _version(older) < _version(newer):
-            faults.append(f"the old leader's write {older!r} is not before the new one's {newer!r}")
-        faults += [f"the CRM saw the header {name}" for name in _leaked(journal.headers_seen())]
+        if account.reports != 1:
+            faults.append(f"{account.reports} reports are in the CRM, not one")
         return account, faults
 
 
-def _what(call: Call, remark: str = "") -> str:
-    thing = call.path.partition("?")[0].rpartition("/")[2]
-    what = f"{call.method} {thing} {call.key}"
-    return f"{what} ({remark})" if remark else what
-
-
-def _stage(name: str) -> bytes:
-    return orjson.dumps({"stage": name})
-
-
-def _seconds_until(instant: str) -> float:
-    left_ms = datetime.fromisoformat(instant).timestamp() * 1000 - SystemClock().wall_ms()
-    return min(max(0.0, left_ms / 1000) + SEAL_SLACK_S, LONGEST_SEAL_WAIT_S)
-
-
-def _version(effect: str) -> int:
-    number = effect.rpartition("@")[2]
-    return int(number) if number.isdigit() else 0
-
-
-def _leaked(headers: set[str]) -> list[str]:
-    return sorted(
-        name for name in headers if name.startswith("fence-") or name == "idempotency-key"
-    )
+def _reports(record: Record) -> int:
+    names = {f"POST {NOTES} {unit['unit']}" for unit in record.units}
+    return sum(one.intent in names for one in record.applied)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.books import Books
+from tests.conformance.working import Site
 
 
 @pytest.fixture(params=["sqlite"])
@@ -18,3 +19,11 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield books
     finally:
         await books.close()
+
+
+@pytest.fixture
+async def site(store: Books) -> Site:
+    """A unit of three items, under term 7."""
+    site = Site(store)
+    assert (await site.create()).made
+    return site

@@ -42,6 +42,7 @@ NO_LOOK: Changes = {"look": False}
 KEY: Changes = {"guard": "native_key", "look": False, "now_ms": 50_000}
 REPEAT: Changes = {"guard": "repeat", "look": False}
 VERSION: Changes = {"guard": "version", "look": False}
+DENIED: tuple[Attempt, ...] = ((0, 1, 2, 40_000, "no-effect", "probe"),)
 NEVER: Attempt = (*UNKNOWN, "rule-2")
 
 ANY_GUARD: list[Row] = [
@@ -139,6 +140,10 @@ LOOKS: list[Row] = [
 
 NOT_THERE: list[Row] = [
     ("look_first: a person", {}, "exception still-missing"),
+    ("missing a third time: once more",
+     {"guard": "unique_field", "tries": (*DENIED * 2, UNKNOWN)}, "settle no-effect by probe 1 2, resend"),
+    ("missing a fourth time: a person",
+     {"guard": "unique_field", "tries": (*DENIED * 3, UNKNOWN)}, "exception resends-exhausted"),
     ("look_first that says resend", {"if_still_missing": "resend"},
      "settle no-effect by probe 1 2, resend"),
     ("unique_field: again", {"guard": "unique_field"}, "settle no-effect by probe 1 2, resend"),

@@ -238,10 +238,16 @@ def test_a_version_that_the_gateway_read_is_sent():
 def test_a_condition_in_the_query_is_encoded_whole():
     condition = {"or": "(term.is.null,term.lte.{term})"}
 
-    made = dressed("/rows?or=(x)&id=eq.1", version=version(query=fields(**condition)))
+    made = dressed("/rows?id=eq.1", version=version(query=fields(**condition)))
 
     assert made.target == "/rows?id=eq.1&or=%28term.is.null%2Cterm.lte.7%29"
     assert made.condition == "or=(term.is.null,term.lte.7)"
+
+
+def test_a_condition_never_takes_the_place_of_the_workers_own_filter():
+    said = refused("/rows?or=(x)&id=eq.1", version=version(query=fields(**{"or": "(y)"})))
+
+    assert "'or'" in said
 
 
 def test_dressing_twice_is_dressing_once():

@@ -11,7 +11,7 @@ from gateway.core.effect import FREE_AGAIN, Outcome
 from gateway.store import case_queries
 from gateway.store.case_records import UnknownEffect
 from tests.simulation.destination import hold
-from tests.simulation.reconcile_destination import LAG_MS, SHARED, Destination
+from tests.simulation.reconcile_destination import LAG_MS, Destination
 from tests.simulation.watch import Snapshot, Watch
 
 
@@ -97,20 +97,15 @@ class ReconcileWatch(Watch):
         # A term raised by the very batch would have been refused there; none is younger.
         old = [one for one in probes if one[1] != highest_term]
         hold("term of a negative", not old, f"{effect_id}: {old} under {highest_term}")
-        overwritten = self._overwritten(effect_id)
-        hold("superseded", not overwritten, f"{effect_id} is ruled out over {overwritten}")
+        later = self.written_since(effect_id)
+        hold("superseded", not later, f"{effect_id} is ruled out over {later}")
 
-    def _overwritten(self, effect_id: str) -> list[Any]:
-        """Return later writes to the same thing, of which the mark may be."""
-        ((destination, covers, kind, began_ms),) = self.ask(
-            "SELECT e.destination, e.covers, a.route, a.created_at_ms FROM effect e "
-            "JOIN attempt a ON a.effect_id = e.id AND a.n = 1 WHERE e.id = ?",
+    def written_since(self, effect_id: str) -> list[Any]:
+        """Return the writes to an effect's thing since its first attempt that may have arrived."""
+        return self.ask(
+            "SELECT b.effect_id, b.n FROM attempt b JOIN (SELECT destination, covers, "
+            "min(created_at_ms) AS began_ms FROM attempt WHERE effect_id = ?1 "
+            "AND (outcome = 'unknown' OR decided = 1)) a ON b.destination = a.destination "
+            "AND b.covers = a.covers WHERE b.effect_id <> ?1 AND b.created_at_ms > a.began_ms",
             effect_id,
         )
-        if kind not in SHARED:
-            return []
-        return self.ask(
-            "SELECT effect_id, n FROM attempt WHERE destination = ? AND covers = ? "
-            "AND effect_id <> ? AND created_at_ms > ?",
-            destination, covers, effect_id, began_ms,
-        )  # fmt: skip

@@ -26,6 +26,8 @@ from tests.simulation.machine import start, stop
 from tests.simulation.work_watch import (
     UnitSeen,
     check_checkpoints,
+    check_claim,
+    check_claimant,
     check_sender,
     check_step,
     look,
@@ -80,10 +82,15 @@ class Work(RuleBasedStateMachine):
         """Carry verbs out in one batch, and check what came of it."""
         before = self.look()
         answers = self.do(self.books.together(*(self.site.work(verb) for verb in verbs)))
-        for answer in answers:
+        after = self.look()
+        for verb, answer in zip(verbs, answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
-        after = self.look()
+            if answer.refusal is None:
+                term = verb.speech.term
+                hold("I4 term", term >= answer.highest_term, f"{verb} under {answer.highest_term}")
+        if len(verbs) == 1 and answers[0].refusal is None:
+            self.check_one(before, verbs[0], answers[0])
         check_step(before, after)
         check_checkpoints(
             before,
@@ -95,6 +102,13 @@ class Work(RuleBasedStateMachine):
             ],
         )
         return answers
+
+    def check_one(self, before: UnitSeen, verb: WorkVerb, answer: WorkAnswer) -> None:
+        """Check what can be told of one verb alone."""
+        if isinstance(verb, Claiming):
+            check_claim(before, verb, answer)
+        elif isinstance(verb, Checkpointing | Reporting):
+            check_claimant(before, verb, answer, self.site.leader)
 
     def at(self, behind: int) -> Site:
         return self.site.under(max(1, self.site.term - behind))
@@ -110,7 +124,9 @@ class Work(RuleBasedStateMachine):
 
     def checkpointing(self, worker: str, behind: int, item: str, by: int) -> Checkpointing:
         site, version = self.at(behind), max(0, self.known(item).checkpoint_version + by)
-        return site.checkpointing(self.name(worker, site, item), item, version, {"v": version, "w": by})
+        return site.checkpointing(
+            self.name(worker, site, item), item, version, {"v": version, "w": by}
+        )
 
     def reporting(self, worker: str, behind: int, item: str, state: str, by: int) -> Reporting:
         site, attempt = self.at(behind), max(1, self.known(item).attempt + by)
@@ -126,18 +142,7 @@ class Work(RuleBasedStateMachine):
 
     @rule(worker=workers, behind=older, limit=limits, ttl_ms=ttls)
     def somebody_claims(self, worker: str, behind: int, limit: int, ttl_ms: int) -> None:
-        before = self.look()
-        verb = self.claiming(worker, behind, limit, ttl_ms)
-        (answer,) = self.step(verb)
-        hold("claims", len(answer.items) <= limit, f"{len(answer.items)} for {limit}")
-        for got in answer.items:
-            was = before.items[got.item]
-            mine = (was.worker, was.term) == (verb.worker, verb.speech.term)
-            live = was.state == "claimed" and answer.now_ms < was.expires_at_ms
-            taken = live and was.term == verb.speech.term and not mine
-            hold("claims", not taken, f"{got.item} was taken away from {was.worker}")
-            hold("claims", was.state in ("pending", "claimed"), f"{got.item} was {was.state}")
-            hold("claims", got.item not in answer.waiting or (mine and live), f"{got.item} waits")
+        self.step(self.claiming(worker, behind, limit, ttl_ms))
 
     @rule(worker=speakers, behind=older, item=items, by=off)
     def somebody_writes_a_checkpoint(self, worker: str, behind: int, item: str, by: int) -> None:
@@ -163,9 +168,10 @@ class Work(RuleBasedStateMachine):
                     verbs.append(self.at(behind).completing())
         self.step(*verbs)
 
-    @rule(but=st.sampled_from([None, None, *ITEMS]), state=states)
-    def the_leader_does_the_rest_and_completes(self, but: str | None, state: str) -> None:
-        """All that it can have is reported, one item perhaps otherwise; then it wants to end."""
+    @rule(but=st.sampled_from([None, None, *ITEMS]), state=states, then=st.integers(0, 2))
+    def the_leader_does_the_rest(self, but: str | None, state: str, then: int) -> None:
+        """All that it can have is reported, one item perhaps otherwise; then it may want to end,
+        perhaps with a write in the same batch."""
         site = self.site
         (answer,) = self.step(site.claiming(limit=len(ITEMS), ttl_ms=TTLS[-1]))
         told = [
@@ -173,7 +179,10 @@ class Work(RuleBasedStateMachine):
         ]
         if told:
             self.step(site.reporting(site.leader, *told))
-        self.step(site.completing())
+        if then == 1:
+            self.step(site.completing())
+        elif then == 2:
+            self.send("the leader", 0, None, ending=True)
 
     @rule(behind=older)
     def a_leader_completes(self, behind: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.core.work import FINAL, ItemState, manifest_digest
+from gateway.store.work import Checkpointing, Claiming, Reporting
 from gateway.store.work_records import WorkAnswer
 from tests.simulation.destination import hold
 
@@ -32,13 +33,15 @@ class ItemSeen:
 
 @dataclass(frozen=True)
 class UnitSeen:
-    """A unit and its items as they are on disk. `open_effects` are not settled, or unknown."""
+    """A unit and its items as they are on disk. `open_effects` are not settled, or unknown, and
+    `waiting` are the items that they are about."""
 
     status: str
     digest: str
     laid_down: tuple[tuple[int, str, str | None], ...]
     items: Mapping[str, ItemSeen]
     open_effects: frozenset[str]
+    waiting: frozenset[str]
     highest_term: int
     journal: tuple[str, ...]
 
@@ -55,7 +58,8 @@ def look(path: Path, unit: str) -> UnitSeen:
             (unit,),
         ).fetchall()
         effects = db.execute(
-            "SELECT id FROM effect WHERE unit = ? AND (outcome IS NULL OR outcome = 'unknown')",
+            "SELECT id, item FROM effect "
+            "WHERE unit = ? AND (outcome IS NULL OR outcome = 'unknown')",
             (unit,),
         ).fetchall()
         (highest,) = db.execute("SELECT coalesce(max(highest_term), 0) FROM scope").fetchone()
@@ -69,7 +73,8 @@ def look(path: Path, unit: str) -> UnitSeen:
         digest=digest,
         laid_down=tuple((row[0], row[1], row[2]) for row in rows),
         items={row[1]: ItemSeen(*row[3:]) for row in rows},
-        open_effects=frozenset(effect for (effect,) in effects),
+        open_effects=frozenset(effect for effect, _ in effects),
+        waiting=frozenset(item for _, item in effects if item is not None),
         highest_term=highest,
         journal=tuple(kind for (kind,) in journal),
     )
@@ -122,6 +127,40 @@ def check_checkpoints(
         for answer, term in mine:
             current = answer.highest_term
             hold("I12 term", term == current, f"{name}: by term {term}, {current} is current")
+
+
+def check_claim(before: UnitSeen, verb: Claiming, answer: WorkAnswer) -> None:
+    """Check that nothing was taken away from anybody, and nothing given that has to wait."""
+    hold("claims", len(answer.items) <= verb.limit, f"{len(answer.items)} for {verb.limit}")
+    for got in answer.items:
+        was = before.items[got.item]
+        mine = (was.worker, was.term) == (verb.worker, verb.speech.term)
+        live = was.state == "claimed" and answer.now_ms < was.expires_at_ms
+        taken = live and was.term == verb.speech.term and not mine
+        hold("claims", not taken, f"{got.item} was taken away from {was.worker}")
+        hold("claims", was.state in ("pending", "claimed"), f"{got.item} was {was.state}")
+        waits = got.item in before.waiting and not (mine and live)
+        hold("claims wait", not waits, f"{got.item} was given out again, and it waits")
+
+
+def check_claimant(
+    before: UnitSeen, verb: Checkpointing | Reporting, answer: WorkAnswer, leader: str
+) -> None:
+    """Check that what was written of an item was written by its claim."""
+    speech = verb.speech
+    if isinstance(verb, Checkpointing):
+        was = before.items[verb.item]
+        live = was.state == "claimed" and answer.now_ms < was.expires_at_ms
+        new = answer.version > was.checkpoint_version
+        mine = live and (was.worker, was.term) == (speech.holder, speech.term)
+        hold("I12 claim", mine or not new, f"{speech.holder} wrote on {verb.item}, {was}")
+        return
+    for report in verb.reports:
+        was = before.items[report.item]
+        mine = (was.worker, was.term) == (speech.holder, speech.term)
+        settles = was.state == "uncertain" and speech.holder == leader
+        turned = report.item in answer.turned
+        hold("reports", mine or settles or turned, f"{speech.holder} on {report.item}, {was}")
 
 
 def check_sender(

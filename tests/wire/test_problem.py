@@ -11,12 +11,12 @@ CONTRACT = {
     400: {"malformed", "bad-target"},
     401: {"unauthenticated"},
     403: {"forbidden", "function-unknown", "route-refused"},
-    404: {"destination-unknown", "not-found"},
+    404: {"destination-unknown", "not-found", "item-unknown"},
     405: {"method-unsupported"},
     409: {
         *("in-flight", "duplicate", "result-unavailable", "effect-abandoned"),
         *("attempts-exhausted", "lease-held", "version-conflict", "too-early"),
-        *("not-eligible", "not-preferred"),
+        *("not-eligible", "not-preferred", "not-claimed", "unit-taken", "unit-unfinished"),
     },
     410: {"lease-gone"},
     412: {

@@ -1,0 +1,157 @@
+"""Slack: a mark in the message's metadata, and failures that arrive as 200."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import Malformed
+from tests.presets.table import (
+    check_answer,
+    check_finding,
+    check_follows,
+    check_nothing_forgotten,
+    check_promise,
+    check_question,
+    check_route,
+    check_sent,
+)
+from tests.presets.vendor import FIRST_SENT_S, MARK, Vendor
+
+SLACK = Vendor("slack")
+POST, EDIT = "post a message", "edit a message"
+ROUTES = [
+    ("history", "read"),
+    ("who am I", "read"),
+    ("post", POST),
+    ("post a form", POST),
+    ("edit", EDIT),
+    ("delete", None),
+]
+SENT = [
+    (
+        "post",
+        "POST /api/chat.postMessage",
+        {},
+        {
+            "channel": "C1",
+            "text": "Bom dia",
+            "metadata": {
+                "event_type": "fence",
+                "event_payload": {"id": 3, "effect": MARK, "term": "7"},
+            },
+        },
+    ),
+    (
+        "edit",
+        "POST /api/chat.update",
+        {},
+        {"channel": "C1", "ts": "1790000000.000100", "text": "Boa tarde"},
+    ),
+]
+ID = "id=1790000001.000200"
+ANSWERS = [
+    ("post", "posted", f"confirmed {ID} channel=C1", None),
+    ("post", "no such channel", "rejected", None),
+    ("post", "too long", "rejected", None),
+    ("post", "token revoked", "no-effect, alarm", None),
+    ("post", "slower", "no-effect, slow-down", None),
+    ("post", "too many", "no-effect, slow-down", None),
+    ("post", "fatal", "unknown, look", None),
+    ("post", "internal", "unknown, look", None),
+    ("post", "duplicate not found", "unknown, look", None),
+    ("post", "a word of tomorrow", "unknown, look", None),
+    ("post", "neither", "unknown, look", None),
+    ("post", "a page", "unknown, look", None),
+    ("post", "broken", "unknown", None),
+    ("edit", "posted", f"confirmed {ID} channel=C1", None),
+    ("edit", "cannot edit", "rejected", None),
+    ("edit", "token revoked", "no-effect, alarm", None),
+    ("edit", "slower", "no-effect, slow-down", None),
+    ("edit", "fatal", "unknown", None),
+    ("edit", "neither", "unknown", None),
+]
+QUESTIONS = [
+    (
+        "post",
+        f"GET /api/conversations.history?channel=C1&oldest={FIRST_SENT_S - 60}"
+        "&inclusive=true&limit=200&include_all_metadata=true",
+    ),
+]
+FINDINGS = [
+    ("post", "ours among others", f"found {ID}"),
+    ("post", "ours twice", "many"),  # one long text may become several messages
+    ("post", "others only", "missing"),
+    ("post", "nothing", "missing"),
+    ("post", "a full page of others", "other"),
+    ("post", "may not read", "other"),
+    ("post", "slower", "error"),
+    ("post", "a page", "error"),
+]
+STEPS = [
+    (POST, {}, "look"),
+    (POST, {"seen": ["found"]}, "confirmed"),
+    (POST, {"seen": ["many"]}, "a person: several-matches"),
+    (POST, {"seen": ["missing"], "early": True}, "look later"),
+    (POST, {"seen": ["missing", "missing"]}, "a person: still-missing"),
+    (POST, {"seen": ["other"]}, "a person: other-content"),
+    (EDIT, {}, "send again"),
+]
+PROMISES = [
+    (POST, "best effort", ["looked for in the record", "left to a person"]),
+    (EDIT, "best effort", ["sent again under a live term"]),
+]
+
+
+@pytest.mark.parametrize(("asked", "route"), ROUTES)
+def test_each_request_has_its_route(asked: str, route: str | None):
+    check_route(SLACK, asked, route)
+
+
+@pytest.mark.parametrize(("asked", "line", "headers", "body"), SENT)
+def test_a_write_is_sent_with_all_that_makes_it_answerable(
+    asked: str, line: str, headers: dict[str, str], body: Any
+):
+    check_sent(SLACK, asked, line, headers, body)
+
+
+@pytest.mark.parametrize(("asked", "answer", "first", "later"), ANSWERS)
+def test_an_answer_proves_no_more_than_it_says(
+    asked: str, answer: str, first: str, later: str | None
+):
+    check_answer(SLACK, asked, answer, first, later)
+
+
+@pytest.mark.parametrize(("asked", "line"), QUESTIONS)
+def test_a_question_asks_for_our_mark(asked: str, line: str):
+    check_question(SLACK, asked, line)
+
+
+@pytest.mark.parametrize(("asked", "answer", "verdict"), FINDINGS)
+def test_a_probe_finds_too_little_and_never_too_much(asked: str, answer: str, verdict: str):
+    check_finding(SLACK, asked, answer, verdict)
+
+
+@pytest.mark.parametrize(("route", "known", "step"), STEPS)
+def test_after_an_unknown_outcome_the_guard_decides(route: str, known: dict[str, Any], step: str):
+    check_follows(SLACK, route, known, step)
+
+
+@pytest.mark.parametrize(("route", "strength", "says"), PROMISES)
+def test_a_route_promises_what_its_guard_can_keep(route: str, strength: str, says: list[str]):
+    check_promise(SLACK, route, strength, *says)
+
+
+def test_every_shape_and_every_route_is_in_a_table():
+    check_nothing_forgotten(SLACK, ROUTES, ANSWERS, FINDINGS)
+
+
+def test_a_form_takes_no_mark_and_is_not_sent():
+    with pytest.raises(Malformed, match="no JSON object"):
+        SLACK.asked("post a form").sent()
+
+
+def test_messages_do_not_wait_for_each_other_and_edits_do():
+    assert SLACK.asked("post").covers == f"message/C1/{MARK}"
+    assert SLACK.asked("edit").covers == "message/C1/1790000000.000100"
