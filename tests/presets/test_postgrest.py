@@ -49,12 +49,6 @@ SENT = [
         {"Prefer": "return=representation"},
         {"text": "tchau", "fence_term": "7"},
     ),
-    (
-        "update, own term",
-        "PATCH /notes?id=eq.7&fence_term=lte.7",
-        {"Prefer": "return=representation"},
-        {"text": "tchau", "fence_term": "7"},
-    ),
 ]
 ANSWERS = [
     ("insert", "inserted", "confirmed id=7", None),
@@ -142,9 +136,10 @@ def test_many_rows_at_once_take_no_mark_and_are_not_sent():
         POSTGREST.asked("insert many").sent()
 
 
-def test_the_workers_own_filter_stays_and_its_own_term_does_not():
+def test_the_workers_own_filter_stays_and_a_term_of_its_own_is_refused():
     assert "or=(a.is.null,a.gt.3)" in POSTGREST.asked("update").sent().target
-    assert "99" not in POSTGREST.asked("update, own term").sent().target
+    with pytest.raises(Malformed, match="fence_term"):
+        POSTGREST.asked("update, own term").sent()
 
 
 def test_an_update_is_about_the_rows_that_it_names():
