@@ -141,7 +141,8 @@ LOOKS: list[Row] = [
 NOT_THERE: list[Row] = [
     ("look_first: a person", {}, "exception still-missing"),
     ("missing a third time: once more",
-     {"guard": "unique_field", "tries": (*DENIED * 2, UNKNOWN)}, "settle no-effect by probe 1 2, resend"),
+     {"guard": "unique_field", "tries": (*DENIED * 2, UNKNOWN)},
+     "settle no-effect by probe 1 2, resend"),
     ("missing a fourth time: a person",
      {"guard": "unique_field", "tries": (*DENIED * 3, UNKNOWN)}, "exception resends-exhausted"),
     ("look_first that says resend", {"if_still_missing": "resend"},
