@@ -32,7 +32,7 @@ test: setup ## all tests; the long proofs at a small count
 	$(BIN)/python -m pytest
 
 prove: setup ## the long proofs at full count; prints the seed (repeat with FENCEGATE_SEED=...)
-	FENCEGATE_PROVE=1 $(BIN)/python -m pytest -s tests/scenarios tests/simulation tests/conformance
+	FENCEGATE_PROVE=1 $(BIN)/python -m pytest -s tests/scenarios tests/simulation tests/conformance tests/drill
 
 demo: setup ## the story of two leaders, played on real processes
 	$(BIN)/fencegate demo

@@ -30,7 +30,7 @@ from gateway.client.errors import ClaimLost, FencegateError, LeadershipLost, Mal
 from gateway.client.leadership import Kit
 from gateway.client.trust import MARGIN_SHARE, Clock, SystemClock, trusted_until_s
 from gateway.client.unit import CLAIM_S, ClaimedItem, Result, report_all
-from gateway.client.unit_calls import ClaimTold, ItemTold, Speaker, UnitCalls
+from gateway.client.unit_calls import ClaimTold, ItemTold, Speaker, UnitCalls, UnitTold
 
 EFFECT_S: Final = 90.0
 
@@ -139,6 +139,10 @@ class UnitWorker:
         """Hold on to what is held, for longer."""
         if self._held:
             await self.claim(len(self._held), ttl_s)
+
+    async def look(self) -> UnitTold:
+        """Read how the unit stands; that needs no leader."""
+        return await self._calls(self._given_term or self._read_term or 1).look()
 
     async def report(self, results: Sequence[Result]) -> dict[str, str]:
         """Report on many items; return why, by item, for those that were not taken."""

@@ -25,7 +25,7 @@ from gateway.client.calls import Gateway
 from gateway.client.elector import TOKEN_VARIABLE
 from gateway.client.errors import FencegateError, error_for
 from gateway.client.trust import SystemClock
-from gateway.demo.report import CRM, FUNCTION, Report
+from gateway.demo.report import BUILD, CRM, FUNCTION, Report
 
 ANSWER_S: Final = 15.0
 
@@ -46,7 +46,7 @@ class Part:
     renew_every_s: float
     margin_s: float
     works: bool = True
-    version: str = "2026.10"
+    version: str = BUILD
     stops: dict[str, int] = field(default_factory=dict)
     clock_off_s: float = 0.0
     clock_rate: float = 1.0

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from gateway.client import ClaimedItem, Elector, Leadership, Unit, UnitWorker
+from gateway.client import CandidateReport, ClaimedItem, Elector, Leadership, Unit, UnitWorker
 from gateway.client.errors import (
     ClaimLost,
     Duplicate,
@@ -39,6 +39,7 @@ from gateway.client.errors import (
 LOG: Final = logging.getLogger("report")
 FUNCTION: Final = "relatorio-comercial-diario"
 CRM: Final = "crm"
+BUILD: Final = "2026.10"
 PUBLISH: Final = "publish the report"
 CLAIM_S: Final = 30.0
 LOOK_AGAIN_S: Final = 0.1
@@ -163,10 +164,13 @@ class Report:
                         continue
                 except UnitClosed:
                     return
+                except LeadershipLost:  # nobody leads now; perhaps all is done
+                    if await _is_closed(worker):
+                        return
                 except (ClaimLost, NotClaimed, NotInCommand) as gone:
                     await self.prompter.reach("claim-lost", why=gone.slug or type(gone).__name__)
                 except FencegateError as error:
-                    waits = isinstance(error, LeadershipLost | UnitUnknown) or is_retryable(error)
+                    waits = isinstance(error, UnitUnknown) or is_retryable(error)
                     if not waits:
                         raise
                 await asyncio.sleep(LOOK_AGAIN_S)
@@ -205,6 +209,13 @@ async def confirmed(sender: Leadership | ClaimedItem, note: Mapping[str, Any]) -
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
+async def _is_closed(worker: UnitWorker) -> bool:
+    try:
+        return (await worker.look()).state in ("unit-completed", "unit-abandoned")
+    except FencegateError:  # it is not open yet, or the gateway is away; ask again
+        return False
+
+
 def finding_of(opportunity: Mapping[str, Any]) -> str:
     """Say what is wrong with an opportunity: by rules, not by anybody's opinion."""
     if opportunity.get("value") is None:
@@ -219,7 +230,8 @@ def finding_of(opportunity: Mapping[str, Any]) -> str:
 async def main(kind: str, name: str) -> None:
     report = Report()
     if kind == "coordinate":
-        await report.coordinate(Elector(function=FUNCTION, worker=name))
+        candidate = CandidateReport(version=BUILD)
+        await report.coordinate(Elector(function=FUNCTION, worker=name, candidate=candidate))
     else:
         await report.work(UnitWorker(function=FUNCTION, unit=report.day.unit, worker=name))
 

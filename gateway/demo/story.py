@@ -193,7 +193,9 @@ class Story:
             reports=_reports(record),
             from_old_leader=sum("late " in one.intent for one in record.applied),
             refused=[*map(str, (self.insisted["publish"], self.insisted["complete"]))],
-            leaders=[f"term {one['term']} {one['holder']}" for one in record.acquired],
+            leaders=[
+                f"{one['holder'].partition('#')[0]} (term {one['term']})" for one in record.acquired
+            ],
             settled=dict(record.resolved_by),
             unknown_left=len(record.open_effects),
             exceptions=len(record.exceptions),

@@ -15,7 +15,7 @@ ACCOUNT = Account(
     reports=1,
     from_old_leader=0,
     refused=["412 stale-term", "412 stale-term"],
-    leaders=["term 1 ana#1", "term 2 bo#1"],
+    leaders=["ana (term 1)", "bo (term 2)"],
     settled={"probe": 1},
     unknown_left=0,
     exceptions=0,
@@ -41,7 +41,7 @@ def test_the_table_has_the_numbers_and_counts_refusals():
     assert rows["items confirmed"] == "31 of 31"
     assert rows["kept from the old leader, handed out again"] == "18, 13"
     assert rows["refused: 412 stale-term"] == "2"
-    assert rows["leaders"] == "term 1 ana#1, then term 2 bo#1"
+    assert rows["leaders"] == "ana (term 1), then bo (term 2)"
     assert rows["unknown, and settled"] == "1 by probe"
 
 
