@@ -1,4 +1,4 @@
-"""`fencegate demo`: the story of two leaders, played against a sandbox CRM."""
+"""`fencegate demo`: one daily report in spite of two leaders, made against a sandbox CRM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def demo(
         typer.Option("--folder", help="Use this folder (implies --keep).", file_okay=False),
     ] = None,
 ) -> None:
-    """Play the story: two leaders, one CRM, real HTTP. Exit code 0 only if the CRM agrees."""
+    """Play a morning: three replicas, one report. Exit code 0 only if the CRM agrees."""
     raise typer.Exit(run_demo(keep=keep, folder=folder))
 
 
