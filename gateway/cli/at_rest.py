@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gateway import __version__
 from gateway.cli.exits import Exit, fail
@@ -19,6 +20,7 @@ from gateway.store.records import EffectFilter, Resolution, Unresolved
 if TYPE_CHECKING:
     from gateway.store.ledger import Ledger
 
+T = TypeVar("T")
 LOCAL_OPERATOR: Final = "local-operator"
 """Who decides in the file itself: whoever may write it."""
 
@@ -55,14 +57,38 @@ def ledger_file(ledger: str | None) -> Path:
     return path
 
 
+def look(ledger: str | None, ask: Callable[[Reader], Awaitable[T]]) -> T:
+    """Return what `ask` finds in the ledger's file."""
+    return asyncio.run(_look(ledger_file(ledger), ask))
+
+
+async def _look(path: Path, ask: Callable[[Reader], Awaitable[T]]) -> T:
+    reader = await Reader.open(path)
+    try:
+        return await ask(reader)
+    finally:
+        await reader.close()
+
+
 def list_effects(ledger: str | None, query: dict[str, Any]) -> dict[str, Any]:
     """Return a page of effects as /v1 gives it."""
-    return asyncio.run(_page(ledger_file(ledger), EffectFilter(**query)))
+
+    async def ask(reader: Reader) -> dict[str, Any]:
+        effects, cursor = await reader.effects(EffectFilter(**query))
+        items = await effects_out(reader, effects)
+        return {"items": [effect.model_dump() for effect in items], "next": cursor}
+
+    return look(ledger, ask)
 
 
 def show_effect(ledger: str | None, effect_id: str) -> dict[str, Any] | None:
     """Return an effect as /v1 gives it, or None."""
-    return asyncio.run(_one(ledger_file(ledger), effect_id))
+
+    async def ask(reader: Reader) -> dict[str, Any] | None:
+        effect = await reader.effect(effect_id)
+        return None if effect is None else (await effects_out(reader, [effect]))[0].model_dump()
+
+    return look(ledger, ask)
 
 
 def resolve_effect(
@@ -70,8 +96,8 @@ def resolve_effect(
 ) -> dict[str, Any]:
     """Resolve in the file itself, which no gateway may be using; return the effect."""
     given = Resolution(effect_id, Outcome(outcome), reason, LOCAL_OPERATOR, version)
-    effect = asyncio.run(_resolve(ledger_file(ledger), given))
-    return effect or {}
+    asyncio.run(_resolve(ledger_file(ledger), given))
+    return show_effect(ledger, effect_id) or {}
 
 
 async def open_at_rest(path: Path, otherwise: str) -> Ledger:
@@ -85,27 +111,7 @@ async def open_at_rest(path: Path, otherwise: str) -> Ledger:
         raise StoreError(f"{error}; {otherwise}") from error
 
 
-async def _page(path: Path, wanted: EffectFilter) -> dict[str, Any]:
-    reader = await Reader.open(path)
-    try:
-        effects, cursor = await reader.effects(wanted)
-        items = await effects_out(reader, effects)
-    finally:
-        await reader.close()
-    return {"items": [effect.model_dump() for effect in items], "next": cursor}
-
-
-async def _one(path: Path, effect_id: str) -> dict[str, Any] | None:
-    reader = await Reader.open(path)
-    try:
-        effect = await reader.effect(effect_id)
-        shown = [] if effect is None else await effects_out(reader, [effect])
-    finally:
-        await reader.close()
-    return shown[0].model_dump() if shown else None
-
-
-async def _resolve(path: Path, given: Resolution) -> dict[str, Any] | None:
+async def _resolve(path: Path, given: Resolution) -> None:
     ledger = await open_at_rest(
         path, "if it is a gateway that runs, resolve through it with --url http://host:port"
     )
@@ -116,4 +122,3 @@ async def _resolve(path: Path, given: Resolution) -> dict[str, Any] | None:
     if refusal is not None:
         why, code = _REFUSED[refusal]
         fail(f"effect {given.effect_id!r} is not resolved: {why}", code)
-    return await _one(path, given.effect_id)

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gateway.cli.columns import columns
 from gateway.cli.exits import Exit, fail
-from gateway.cli.remote import TOKEN_VARIABLE, answered, path_of, remote
+from gateway.cli.options import (
+    JsonOption,
+    LedgerOption,
+    TokenFileOption,
+    UrlOption,
+    checked_reason,
+    print_page,
+)
+from gateway.cli.remote import answered, path_of, remote
 from gateway.core.ids import MAX_TERM
 
 app = typer.Typer(help="Effects: list, show, resolve.", no_args_is_help=True)
-
-LedgerOption = Annotated[
-    str | None, typer.Option("--ledger", help="Read this ledger file (sqlite:///…).")
-]
-UrlOption = Annotated[
-    str | None, typer.Option("--url", help=f"Ask this running gateway; token in {TOKEN_VARIABLE}.")
-]
-TokenFileOption = Annotated[Path | None, typer.Option(help="A file with the gateway token.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON as /v1 gives it.")]
-MAX_REASON = 2000
 
 
 class OutcomeFilter(StrEnum):
@@ -77,13 +74,7 @@ def list_effects(
         from gateway.cli import at_rest
 
         page = at_rest.list_effects(ledger, query)
-    if as_json:
-        print(json.dumps(page, indent=2))
-        return
-    for line in table(page["items"]):
-        print(line)
-    if page["next"]:
-        print(f"more: --cursor {page['next']}")
+    print_page(page, table, as_json)
 
 
 @app.command("show")
@@ -119,12 +110,7 @@ def resolve_effect(
     token_file: TokenFileOption = None,
 ) -> None:
     """Say what became of an unknown effect. `no-effect` is taken only after the seal."""
-    reason = reason.strip()
-    if not 1 <= len(reason) <= MAX_REASON:
-        fail(
-            f"--reason has {len(reason)} characters; say in 1 to {MAX_REASON} how it is known",
-            Exit.USAGE,
-        )
+    reason = checked_reason(reason, "how it is known")
     gateway = remote(url, ledger, token_file)
     if gateway is not None:
         path = f"{_path(effect_id)}/resolve"
@@ -163,6 +149,14 @@ def table(effects: list[dict[str, Any]]) -> list[str]:
     return columns(rows)
 
 
+def _since(effect: dict[str, Any]) -> str:
+    since = effect["settled_at"] or "-"
+    if effect["outcome"] != "unknown":
+        return f"settled {since}"
+    reasons = [one["reason"] for one in effect["attempts"] if one["outcome"] == "unknown"]
+    return f"unknown since {since}, because {(reasons or [None])[-1] or '-'}"
+
+
 def details(effect: dict[str, Any]) -> str:
     """Return an effect in words, an attempt a line."""
     lines = [
@@ -173,7 +167,7 @@ def details(effect: dict[str, Any]) -> str:
         f"function     {effect['function'] or '-'}, unit {effect['unit'] or '-'}",
         f"key          {effect['key'] or '-'}",
         f"principal    {effect['principal']}",
-        f"created      {effect['created_at']}, settled {effect['settled_at'] or '-'}",
+        f"created      {effect['created_at']}, {_since(effect)}",
     ]
     if effect.get("resolution"):
         said = effect["resolution"]

@@ -13,14 +13,16 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.columns import columns, printable
-from gateway.cli.effects import (
-    MAX_REASON,
+from gateway.cli.exits import Exit, fail
+from gateway.cli.options import (
+    GatewayOption,
     JsonOption,
     LedgerOption,
     TokenFileOption,
     UrlOption,
+    checked_reason,
+    print_page,
 )
-from gateway.cli.exits import Exit, fail
 from gateway.cli.remote import Remote, answered, path_of, read_token, remote
 
 app = typer.Typer(
@@ -28,7 +30,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-GatewayOption = Annotated[str, typer.Option("--url", help="The running gateway.")]
 ReasonOption = Annotated[str, typer.Option(help="On what grounds; goes into the journal.")]
 VersionOption = Annotated[
     int | None,
@@ -60,13 +61,7 @@ def list_exceptions(
         from gateway.cli import case_file
 
         page = case_file.list_exceptions(ledger, function, unit, closed, limit, cursor)
-    if as_json:
-        print(json.dumps(page, indent=2))
-        return
-    for line in table(page["items"]):
-        print(line)
-    if page["next"]:
-        print(f"more: --cursor {page['next']}")
+    print_page(page, table, as_json)
 
 
 @app.command("show")
@@ -79,15 +74,19 @@ def show_exception(
 ) -> None:
     """Show one exception with its evidence, and what may be done about it."""
     gateway = remote(url, ledger, token_file)
+    effect: dict[str, Any] | None = None
     if gateway is not None:
         case: dict[str, Any] | None = _show(gateway, exception_id)
+        effect = None if as_json or case is None else _effect(gateway, case)
     else:
-        from gateway.cli import case_file
+        from gateway.cli import at_rest, case_file
 
         case = case_file.show_exception(ledger, exception_id)
+        if case is not None and case["effect_id"] and not as_json:
+            effect = at_rest.show_effect(ledger, case["effect_id"])
     if case is None:
         fail(f"there is no exception {exception_id!r}", Exit.NOT_FOUND)
-    print(json.dumps(case, indent=2) if as_json else details(case))
+    print(json.dumps(case, indent=2) if as_json else details(case, effect))
 
 
 @app.command("probe-again")
@@ -180,24 +179,31 @@ def _act(
     as_json: bool,
     **more: str,
 ) -> None:
-    reason = reason.strip()
-    if not 1 <= len(reason) <= MAX_REASON:
-        fail(
-            f"--reason has {len(reason)} characters; say in 1 to {MAX_REASON} on what grounds",
-            Exit.USAGE,
-        )
+    reason = checked_reason(reason, "on what grounds")
     gateway = Remote(url, read_token(token_file))
     if version is None:
         version = int(_show(gateway, exception_id)["version"])
     body = {"reason": reason, "version": version} | more
     path = f"{_path(exception_id)}/{action}"
     case = answered(lambda: gateway.post(path, body, member="allowed_actions"))
-    print(json.dumps(case, indent=2) if as_json else details(case))
+    if as_json:
+        print(json.dumps(case, indent=2))
+        return
+    print(details(case, _effect(gateway, case), reason))
+    if action == "not-applied":
+        print("next         the key is free: a repetition under it will be sent")
 
 
 def _show(gateway: Remote, exception_id: str) -> dict[str, Any]:
     path = _path(exception_id)
     return answered(lambda: gateway.get(path, {}, member="allowed_actions"))
+
+
+def _effect(gateway: Remote, case: dict[str, Any]) -> dict[str, Any] | None:
+    if not case["effect_id"]:
+        return None
+    path = f"/v1/effects/{path_of('effect', case['effect_id'])}"
+    return answered(lambda: gateway.get(path, {}, member="id"))
 
 
 def _path(exception_id: str) -> str:
@@ -223,8 +229,10 @@ def table(cases: list[dict[str, Any]]) -> list[str]:
     return columns(rows)
 
 
-def details(case: dict[str, Any]) -> str:
-    """Return an exception in words."""
+def details(
+    case: dict[str, Any], effect: dict[str, Any] | None = None, reason: str | None = None
+) -> str:
+    """Return an exception in words; `reason` is that of the decision that was just taken."""
     unit = f", unit {case['unit']}" if case["unit"] else ""
     item = f", item {case['item']}" if case["item"] else ""
     overdue = ", overdue" if case["overdue"] else ""
@@ -233,6 +241,7 @@ def details(case: dict[str, Any]) -> str:
         f"reason       {case['reason']}: {case['detail']}",
         f"function     {case['function'] or '-'}{unit}{item}",
         f"effect       {case['effect_id'] or '-'} at {case['destination']}",
+        *_sent(effect),
         f"responsible  {case['owner']}, by {case['deadline_at']}{overdue}",
         f"opened       {case['opened_at']}, {_age(case['age_s'])} old",
     ]
@@ -242,10 +251,27 @@ def details(case: dict[str, Any]) -> str:
         lines.append(f"seen by      {case['acknowledged_by']}")
     if case["closed_at"]:
         lines.append(f"closed       {case['closed_at']} by {case['closed_by']}: {case['decision']}")
+    if reason is None and case["closed_at"] and effect and effect["resolution"]:
+        reason = effect["resolution"]["reason"]
+    if reason is not None:
+        lines.append(f"because      {reason}")
     lines += _evidence(case["evidence"] or {})
     if case["allowed_actions"]:
         lines.append(f"possible     {', '.join(case['allowed_actions'])}")
     return "\n".join(printable(line) for line in lines)
+
+
+def _sent(effect: dict[str, Any] | None) -> list[str]:
+    if effect is None:
+        return []
+    return [
+        f"key          {effect['key'] or '-'}",
+        *(
+            f"sent         at {one['created_at']} under term {one['term']} by {one['holder'] or '-'}"
+            for one in effect["attempts"]
+        ),
+        f"look         fencegate effects show {effect['id']}",
+    ]
 
 
 def _evidence(evidence: dict[str, Any]) -> list[str]:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from gateway.cli.columns import columns, printable
-from gateway.cli.effects import JsonOption, TokenFileOption
 from gateway.cli.leases import table as lease_table
-from gateway.cli.remote import TOKEN_VARIABLE, Remote, answered, path_of, read_token
+from gateway.cli.options import GatewayOption, JsonOption, TokenFileOption
+from gateway.cli.remote import Remote, answered, path_of, read_token
 from gateway.core.measures import show_duration
 
 app = typer.Typer(help="Functions: list, show.", no_args_is_help=True)
-
-GatewayOption = Annotated[
-    str, typer.Option("--url", help=f"The running gateway; token in {TOKEN_VARIABLE}.")
-]
 
 
 @app.command("ls")

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from gateway.cli.columns import columns, printable
-from gateway.cli.effects import JsonOption, TokenFileOption
-from gateway.cli.functions import GatewayOption
+from gateway.cli.options import GatewayOption, JsonOption, TokenFileOption
 from gateway.cli.remote import Remote, answered, path_of, read_token
 
 app = typer.Typer(help="Handovers: show.", no_args_is_help=True)
@@ -52,11 +51,12 @@ def report(found: dict[str, Any], lang: str) -> str:
         "",
         f"term     {before['term']} -> {now['term']} at {found['at']}",
         f"leader   {printable(before['holder'] or '-')}{ended} -> {printable(now['holder'])}",
+        "figures  of units, items and effects are as of now, not of the change",
         "",
         "What was the old leader doing?",
         *_doing(found["doing"]),
         "What already took effect?",
-        *_took_effect(found["took_effect"]),
+        *_took_effect(found),
         "What can be resumed?",
         *_resumable(found),
         "What must be abandoned?",
@@ -89,7 +89,14 @@ def _doing(doing: dict[str, Any]) -> list[str]:
     return [*lines, *columns(rows)] if rows else lines
 
 
-def _took_effect(took: dict[str, Any]) -> list[str]:
+def _took_effect(found: dict[str, Any]) -> list[str]:
+    if not found["doing"]["units"]:
+        function, term = found["function"], found["before"]["term"]
+        look = f"fencegate effects ls --function {function} --term {term}"
+        return [
+            f"  it left no open unit to count by; see {look}" if term else "  nothing before it"
+        ]
+    took = found["took_effect"]
     return [
         f"  {took['items_done']} of {took['items']} items, "
         f"{took['effects_confirmed']} effects confirmed"

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from gateway.cli.at_rest import LOCAL_OPERATOR, ledger_file, open_at_rest
+from gateway.cli.at_rest import LOCAL_OPERATOR, ledger_file, look, open_at_rest
 from gateway.cli.exits import Exit, fail
-from gateway.control.lease_views import lease_out, terms_of
+from gateway.clock import SystemClock
+from gateway.control.lease_views import lease_out, page_of_leases, terms_of
 from gateway.core.ids import Scope
 from gateway.core.lease import Ask, Turned
 from gateway.store.lease_records import LeaseAnswer, LeaseRecord
-from gateway.store.queries import Reader
-
-T = TypeVar("T")
 
 
 def list_leases(
@@ -24,19 +21,17 @@ def list_leases(
     """Return a page of leases as /v1 gives it. A file knows no policies, so what was never led
     is not in it."""
     only = None if function is None else [function]
-    records = asyncio.run(_read(ledger_file(ledger), lambda reader, now: reader.leases(only, now)))
-    if cursor is not None:
-        behind = tuple(cursor.split("/", 1))
-        records = [record for record in records if tuple(record.scope) > behind]
-    page = records[:limit]
-    more = "/".join(page[-1].scope) if len(records) > limit else None
+    now_ms = SystemClock().wall_ms()
+    records = look(ledger, lambda reader: reader.leases(only, now_ms))
+    page, more = page_of_leases(records, cursor, limit)
     return {"items": [_shown(record) for record in page], "next": more}
 
 
 def show_lease(ledger: str | None, function: str, unit: str | None) -> dict[str, Any] | None:
     """Return a lease as /v1 gives it, or None if the scope was never led."""
     scope = Scope(function, unit or "")
-    record = asyncio.run(_read(ledger_file(ledger), lambda reader, now: reader.lease(scope, now)))
+    now_ms = SystemClock().wall_ms()
+    record = look(ledger, lambda reader: reader.lease(scope, now_ms))
     return None if record.lease is None else _shown(record)
 
 
@@ -49,16 +44,6 @@ def release_lease(
     if isinstance(answer.answer, Turned):
         fail(f"the lease is not released: {answer.answer.why}", Exit.CONFLICT)
     return _shown(answer.record)
-
-
-async def _read(path: Path, ask: Callable[[Reader, int], Awaitable[T]]) -> T:
-    from gateway.clock import SystemClock
-
-    reader = await Reader.open(path)
-    try:
-        return await ask(reader, SystemClock().wall_ms())
-    finally:
-        await reader.close()
 
 
 async def _release(path: Path, scope: Scope, ask: Ask) -> LeaseAnswer:

@@ -14,9 +14,25 @@ from typing import Annotated, Any, Final
 import typer
 
 from gateway.cli.columns import columns, printable
-from gateway.cli.effects import JsonOption, LedgerOption, TokenFileOption, UrlOption
 from gateway.cli.exits import Exit, fail
-from gateway.cli.remote import Answered, Remote, StreamLost, answered, no, path_of, remote
+from gateway.cli.options import (
+    GatewayOption,
+    JsonOption,
+    LedgerOption,
+    TokenFileOption,
+    UrlOption,
+    print_page,
+)
+from gateway.cli.remote import (
+    Answered,
+    Remote,
+    StreamLost,
+    answered,
+    no,
+    path_of,
+    read_token,
+    remote,
+)
 from gateway.core.errors import StoreError
 from gateway.core.ids import MAX_TERM
 
@@ -47,13 +63,7 @@ def list_leases(
         from gateway.cli import lease_file
 
         page = lease_file.list_leases(ledger, function, limit, cursor)
-    if as_json:
-        print(json.dumps(page, indent=2))
-        return
-    for line in table(page["items"]):
-        print(line)
-    if page["next"]:
-        print(f"more: --cursor {page['next']}")
+    print_page(page, table, as_json)
 
 
 @app.command("show")
@@ -107,7 +117,7 @@ def release_lease(
 
 @app.command("watch")
 def watch_leases(
-    url: Annotated[str, typer.Option("--url", help="The running gateway.")],
+    url: GatewayOption,
     function: Annotated[str | None, typer.Option(help="Only this function.")] = None,
     unit: Annotated[str | None, typer.Option(help="Only this unit.")] = None,
     after: Annotated[
@@ -118,9 +128,7 @@ def watch_leases(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one to a line.")] = False,
 ) -> None:
     """Follow transitions as they happen, one to a line, until Ctrl-C."""
-    gateway = remote(url, None, token_file)
-    if gateway is None:
-        fail("--url is not given", Exit.USAGE)
+    gateway = Remote(url, read_token(token_file))
     try:
         for seen, transition in enumerate(follow(gateway, function, unit, after), 1):
             print(json.dumps(transition) if as_json else line_of(transition), flush=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gateway.core.errors import SettingsError
+from gateway.sandbox.faults import KNOWN
 from gateway.sandbox.server import run
 
 
@@ -24,8 +25,16 @@ def sandbox_crm(
     ] = None,
     port_file: Annotated[Path | None, typer.Option(help="Write the port taken here.")] = None,
 ) -> None:
-    """Run a CRM with contacts, notes and opportunities that misbehaves when told to."""
     try:
         run(host, port, file=file, fsync=fsync, token=token, port_file=port_file)
     except (ValueError, OSError) as error:
         raise SettingsError(f"the sandbox CRM cannot start: {error}") from error
+
+
+sandbox_crm.__doc__ = (
+    "Run a CRM with contacts, notes and opportunities that misbehaves when told to.\n\n"
+    "One request, by its header X-Sandbox-Fault: WORD. The next that match, by POST "
+    "/_sandbox/faults with {'match': {'method', 'path_prefix', 'intent'}, 'fault': WORD, "
+    "'times': N}. The words:\n\n"
+    + "\n\n".join(f"{word}: {meaning}" for word, meaning in KNOWN.items())
+)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from gateway.cli.at_rest import LOCAL_OPERATOR, ledger_file, open_at_rest
+from gateway.cli.at_rest import LOCAL_OPERATOR, ledger_file, look, open_at_rest
 from gateway.cli.exits import Exit, fail
-from gateway.control.unit_views import item_out, unit_out
+from gateway.clock import SystemClock
+from gateway.control.unit_views import cursor_of, item_out, unit_out
 from gateway.core.fence import FunctionRules, Refusal
 from gateway.core.ids import Scope
 from gateway.core.work import ItemState
@@ -17,23 +17,21 @@ from gateway.store.queries import Reader
 from gateway.store.work import Abandoning
 from gateway.store.work_records import Speech, UnitFilter, UnitRecord, WorkAnswer
 
-T = TypeVar("T")
-
 
 def list_units(
     ledger: str | None, function: str | None, state: str | None, limit: int, cursor: str | None
 ) -> dict[str, Any]:
     """Return a page of units as /v1 gives it."""
     wanted = UnitFilter(function=function, status=state, limit=limit + 1, behind=_behind(cursor))
-    found = asyncio.run(_read(ledger_file(ledger), lambda reader: reader.units(wanted)))
+    found = look(ledger, lambda reader: reader.units(wanted))
     page = found[:limit]
-    more = f"{page[-1].created_at_ms}/{page[-1].unit}" if len(found) > limit else None
+    more = cursor_of(page[-1]) if len(found) > limit else None
     return {"items": [unit_out(record).model_dump() for record in page], "next": more}
 
 
 def show_unit(ledger: str | None, unit: str) -> dict[str, Any] | None:
     """Return a unit as /v1 gives it, or None."""
-    record = asyncio.run(_read(ledger_file(ledger), lambda reader: reader.unit(unit)))
+    record = look(ledger, lambda reader: reader.unit(unit))
     return None if record is None else unit_out(record).model_dump()
 
 
@@ -41,7 +39,6 @@ def list_items(
     ledger: str | None, unit: str, state: str | None, limit: int, after: int | None
 ) -> dict[str, Any] | None:
     """Return a page of items as /v1 gives it, or None if there is no such unit."""
-    from gateway.clock import SystemClock
 
     async def ask(reader: Reader) -> dict[str, Any] | None:
         if await reader.unit(unit) is None:
@@ -56,16 +53,15 @@ def list_items(
         more = str(page[-1][0]) if len(found) > limit else None
         return {"items": [item_out(item, now_ms).model_dump() for _, item in page], "next": more}
 
-    return asyncio.run(_read(ledger_file(ledger), ask))
+    return look(ledger, ask)
 
 
 def abandon_unit(ledger: str | None, unit: str, reason: str) -> dict[str, Any]:
     """Give a unit up in the file itself, which no gateway may be using; return the unit."""
-    path = ledger_file(ledger)
-    record = asyncio.run(_read(path, lambda reader: reader.unit(unit)))
+    record = look(ledger, lambda reader: reader.unit(unit))
     if record is None:
         fail(f"there is no unit {unit!r}", Exit.NOT_FOUND)
-    answer = asyncio.run(_abandon(path, record, reason))
+    answer = asyncio.run(_abandon(ledger_file(ledger), record, reason))
     if answer.refusal is Refusal.UNIT_CLOSED:
         fail(f"the unit {unit!r} is {record.status} already: {record.closed_reason}", Exit.CONFLICT)
     return show_unit(ledger, unit) or {}
@@ -78,14 +74,6 @@ def _behind(cursor: str | None) -> tuple[int, str] | None:
     if not slash or not at.isdecimal():
         fail(f"--cursor {cursor!r} is none; take it from the page before", Exit.USAGE)
     return int(at), unit
-
-
-async def _read(path: Path, ask: Callable[[Reader], Awaitable[T]]) -> T:
-    reader = await Reader.open(path)
-    try:
-        return await ask(reader)
-    finally:
-        await reader.close()
 
 
 async def _abandon(path: Path, record: UnitRecord, reason: str) -> WorkAnswer:

@@ -12,14 +12,19 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.columns import columns, printable
-from gateway.cli.effects import JsonOption, LedgerOption, TokenFileOption, UrlOption
 from gateway.cli.exits import Exit, fail
+from gateway.cli.options import (
+    JsonOption,
+    LedgerOption,
+    TokenFileOption,
+    UrlOption,
+    checked_reason,
+    print_page,
+)
 from gateway.cli.remote import answered, path_of, remote
 from gateway.core.work import ItemState, UnitShown
 
 app = typer.Typer(help="Units of work: list, show, items, abandon.", no_args_is_help=True)
-
-MAX_REASON = 2000
 
 
 class StateFilter(StrEnum):
@@ -53,13 +58,7 @@ def list_units(
         from gateway.cli import unit_file
 
         page = unit_file.list_units(ledger, function, word, limit, cursor)
-    if as_json:
-        print(json.dumps(page, indent=2))
-        return
-    for line in table(page["items"]):
-        print(line)
-    if page["next"]:
-        print(f"more: --cursor {page['next']}")
+    print_page(page, table, as_json)
 
 
 @app.command("show")
@@ -108,13 +107,7 @@ def list_items(
         page = unit_file.list_items(ledger, unit, word, limit, after)
     if page is None:
         fail(f"there is no unit {unit!r}", Exit.NOT_FOUND)
-    if as_json:
-        print(json.dumps(page, indent=2))
-        return
-    for line in item_table(page["items"]):
-        print(line)
-    if page["next"]:
-        print(f"more: --after {page['next']}")
+    print_page(page, item_table, as_json, go_on="--after")
 
 
 @app.command("abandon")
@@ -126,12 +119,7 @@ def abandon_unit(
     token_file: TokenFileOption = None,
 ) -> None:
     """Give a unit up with all that is open of it (operator). It takes no more work or effects."""
-    reason = reason.strip()
-    if not 1 <= len(reason) <= MAX_REASON:
-        fail(
-            f"--reason has {len(reason)} characters; say in 1 to {MAX_REASON} why it is given up",
-            Exit.USAGE,
-        )
+    reason = checked_reason(reason, "why it is given up")
     gateway = remote(url, ledger, token_file)
     if gateway is not None:
         path = f"/v1/units/{path_of('unit', unit)}/abandon"

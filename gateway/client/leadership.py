@@ -11,6 +11,7 @@ cancelled, as `asyncio.timeout` does it, unless something is being handed to the
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -43,6 +44,7 @@ from gateway.client.unit import Unit, open_unit
 
 RELEASE_S: Final = 2.0
 DRAIN_S: Final = 30.0
+_GIVEN_BACK: Final = frozenset({"released", "stepped-down"})  # this worker's own doing
 Callback: TypeAlias = Callable[..., Awaitable[None] | None]
 
 
@@ -165,14 +167,16 @@ class Leadership:
         with self._guard:
             if self._lost is not None:
                 return
+            what = "given back" if reason in _GIVEN_BACK else "lost"
             self._lost = LeadershipLost(
-                message=f"leadership of {self.about} is lost ({reason}): {why}", reason=reason
+                message=f"leadership of {self.about} is {what} ({reason}): {why}", reason=reason
             )
         with suppress(RuntimeError):  # the loop is closed, and the body gone with it
             self._loop.call_soon_threadsafe(self._after_loss)
 
     def _after_loss(self) -> None:
-        LOG.warning("%s", self._lost)
+        given_back = self._lost is not None and self._lost.reason in _GIVEN_BACK
+        LOG.log(logging.INFO if given_back else logging.WARNING, "%s", self._lost)
         self._body.end()
         self._over.set()
         if self.heartbeat is not None:

@@ -6,7 +6,6 @@ first is taken and the other is told.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from aiohttp import web
@@ -15,7 +14,7 @@ from multidict import MultiMapping
 from gateway.control.carry import carried_out
 from gateway.control.case_views import case_in_full, case_out, seal_of
 from gateway.control.panel import Panel
-from gateway.control.query import check_words, read_limit
+from gateway.control.query import ID, check_words, read_cursor, read_limit
 from gateway.control.turn import TurnedAway, read_model, reply
 from gateway.core.measures import parse_duration_ms
 from gateway.core.principals import Principal, Role
@@ -25,7 +24,6 @@ from gateway.wire.control import instant
 
 ACTIONS: Final = frozenset(action.value for action in Action)
 _FILTERS: Final = ("function", "unit", "closed", "cursor", "limit")
-_CURSOR: Final = re.compile(r"[0-9a-z]{26}\Z")
 
 
 async def list_cases(panel: Panel, request: web.BaseRequest, principal: Principal) -> web.Response:
@@ -171,16 +169,11 @@ def parse_filter(query: MultiMapping[str], principal: Principal) -> CaseFilter:
     closed = query.get("closed", "false")
     if closed not in ("true", "false"):
         raise TurnedAway("malformed", f"closed is {closed[:20]!r}; it is true or false.")
-    cursor = query.get("cursor")
-    if cursor is not None and _CURSOR.match(cursor) is None:
-        raise TurnedAway(
-            "malformed", f"cursor is {cursor[:40]!r}; take it from 'next' of the page before."
-        )
     return CaseFilter(
         function=query.get("function"),
         unit=query.get("unit"),
         closed=closed == "true",
-        cursor=cursor,
+        cursor=read_cursor(query, ID),
         limit=read_limit(query, 100) + 1,
         only_functions=principal.functions,
         only_destinations=principal.destinations,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from aiohttp import web
 from multidict import MultiMapping
 
 from gateway.control.panel import Panel
-from gateway.control.query import check_words, read_limit
+from gateway.control.query import ID, check_words, read_cursor, read_limit, read_word
 from gateway.control.turn import TurnedAway, read_model, reply
 from gateway.control.views import effects_out
 from gateway.core.effect import Outcome
@@ -20,7 +18,6 @@ from gateway.wire.control import EffectOut, EffectPage, ResolveIn, instant
 
 _OUTCOMES = ("confirmed", "rejected", "no-effect", "unknown", "in-flight")
 _FILTERS = ("function", "unit", "destination", "outcome", "term", "cursor", "limit")
-_CURSOR = re.compile(r"[0-9a-z]{26}\Z")
 
 
 async def list_effects(
@@ -106,15 +103,6 @@ def _may_see(principal: Principal, effect: EffectRecord) -> bool:
 def parse_filter(query: MultiMapping[str], principal: Principal) -> EffectFilter:
     """Return the filter that the query says, within what the principal may see."""
     check_words(query, _FILTERS)
-    outcome = query.get("outcome")
-    if outcome is not None and outcome not in _OUTCOMES:
-        raise TurnedAway("malformed", f"outcome is {outcome[:40]!r}; it may be one of {_OUTCOMES}.")
-    limit = read_limit(query, 50)
-    cursor = query.get("cursor")
-    if cursor is not None and _CURSOR.match(cursor) is None:
-        raise TurnedAway(
-            "malformed", f"cursor is {cursor[:40]!r}; take it from 'next' of the page before."
-        )
     try:
         term = parse_term(query["term"]) if "term" in query else None
     except Malformed as error:
@@ -123,10 +111,10 @@ def parse_filter(query: MultiMapping[str], principal: Principal) -> EffectFilter
         function=query.get("function"),
         unit=query.get("unit"),
         destination=query.get("destination"),
-        outcome=outcome,
+        outcome=read_word(query, "outcome", _OUTCOMES),
         term=term,
-        cursor=cursor,
-        limit=limit,
+        cursor=read_cursor(query, ID),
+        limit=read_limit(query, 50),
         only_functions=principal.functions,
         only_destinations=principal.destinations,
     )

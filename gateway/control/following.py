@@ -10,9 +10,9 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.control.lease_views import lease_out, live_lease, terms_of
+from gateway.control.lease_views import lease_out, live_lease, page_of_leases, terms_of
 from gateway.control.panel import Heirs, Panel
-from gateway.control.query import check_words, read_limit, read_number, read_seconds
+from gateway.control.query import check_words, read_cursor, read_limit, read_number, read_seconds
 from gateway.control.scopes import scope_of, visible_leased
 from gateway.control.turn import TurnedAway, reply
 from gateway.core.candidates import Candidate
@@ -152,11 +152,7 @@ async def list_leases(panel: Panel, request: web.BaseRequest, principal: Princip
     query = request.query
     check_words(query, _LIST)
     limit = read_limit(query, 100)
-    cursor = query.get("cursor")
-    if cursor is not None and _CURSOR.match(cursor) is None:
-        raise TurnedAway(
-            "malformed", f"cursor is {cursor[:40]!r}; take it from 'next' of the page before."
-        )
+    cursor = read_cursor(query, _CURSOR)
     only = principal.functions
     if "function" in query:
         only = frozenset({query["function"]} if principal.may_use(query["function"]) else ())
@@ -167,10 +163,7 @@ async def list_leases(panel: Panel, request: web.BaseRequest, principal: Princip
         [f for f in functions.values() if only is None or f.name in only],
         panel.ledger.clock.now_ms(),
     )
-    if cursor is not None:
-        behind = tuple(cursor.split("/", 1))
-        records = [record for record in records if tuple(record.scope) > behind]
-    page = records[:limit]
+    page, more = page_of_leases(records, cursor, limit)
     items = [
         lease_out(
             record,
@@ -179,7 +172,6 @@ async def list_leases(panel: Panel, request: web.BaseRequest, principal: Princip
         )
         for record in page
     ]
-    more = "/".join(page[-1].scope) if len(records) > limit else None
     return reply(LeasePage(items=items, next=more))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -54,7 +55,12 @@ async def show_handover(
         raise TurnedAway("not-found", f"No change of term{asked} of {name!r} is on record.")
     now_ms = panel.ledger.clock.now_ms()
     live = live_lease(await reader.lease(record.scope, now_ms)) is not None
-    cases = await reader.cases(CaseFilter(function=function.name))
+    record = replace(
+        record, effects=[one for one in record.effects if principal.may_reach(one.destination)]
+    )
+    cases = await reader.cases(
+        CaseFilter(function=function.name, only_destinations=principal.destinations)
+    )
     return reply(handover_out(record, cases, now_ms, led_now=live))
 
 

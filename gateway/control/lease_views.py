@@ -38,6 +38,18 @@ def terms_of(function: Function | None) -> FunctionTerms:
     )
 
 
+def page_of_leases(
+    records: Sequence[LeaseRecord], cursor: str | None, limit: int
+) -> tuple[Sequence[LeaseRecord], str | None]:
+    """Return the page behind `cursor` of `records`, which are in the order of their scopes, and
+    the cursor of the next."""
+    if cursor is not None:
+        behind = tuple(cursor.split("/", 1))
+        records = [record for record in records if tuple(record.scope) > behind]
+    page = records[:limit]
+    return page, "/".join(page[-1].scope) if len(records) > limit else None
+
+
 def live_lease(record: LeaseRecord) -> Lease | None:
     """Return the lease if it is live. Time may have ended it before a keeper notes that."""
     lease = record.lease

@@ -11,6 +11,8 @@ from multidict import MultiMapping
 from gateway.control.turn import TurnedAway
 
 MAX_PAGE: Final = 500
+ID: Final = re.compile(r"[0-9a-z]{26}\Z")
+"""The form of a cursor that is the id of an effect or an exception."""
 _NUMBER: Final = re.compile(r"[0-9]{1,16}\Z")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?\Z")
 _LIMIT: Final = re.compile(r"[0-9]{1,4}\Z")
@@ -32,6 +34,22 @@ def read_limit(query: MultiMapping[str], otherwise: int) -> int:
     if _LIMIT.match(limit) is None or not 1 <= int(limit) <= MAX_PAGE:
         raise TurnedAway("malformed", f"limit is {limit[:20]!r}; it is 1 to {MAX_PAGE}.")
     return int(limit)
+
+
+def read_cursor(query: MultiMapping[str], form: re.Pattern[str]) -> str | None:
+    cursor = query.get("cursor")
+    if cursor is not None and form.match(cursor) is None:
+        raise TurnedAway(
+            "malformed", f"cursor is {cursor[:40]!r}; take it from 'next' of the page before."
+        )
+    return cursor
+
+
+def read_word(query: MultiMapping[str], name: str, known: Sequence[str]) -> str | None:
+    word = query.get(name)
+    if word is not None and word not in known:
+        raise TurnedAway("malformed", f"{name} is {word[:40]!r}; it may be one of {known}.")
+    return word
 
 
 def read_number(what: str, text: str, most: int) -> int:

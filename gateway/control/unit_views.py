@@ -48,6 +48,11 @@ def unit_out(record: UnitRecord) -> UnitOut:
     )
 
 
+def cursor_of(record: UnitRecord) -> str:
+    """Return the cursor of a page of units that goes on behind this one."""
+    return f"{record.created_at_ms}/{record.unit}"
+
+
 def counts_out(tally: Tally) -> ItemCountsOut:
     counts = {state.value: tally.items.get(state, 0) for state in ItemState}
     return ItemCountsOut(total=tally.total, **counts)

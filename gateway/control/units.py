@@ -31,7 +31,7 @@ from gateway.store.work import (
     Reporting,
     WorkVerb,
 )
-from gateway.store.work_records import Report, Speech, WorkAnswer
+from gateway.store.work_records import Report, Speech, UnitRecord, WorkAnswer
 from gateway.wire.headers import FenceHeaders, parse_fence
 from gateway.wire.problem import PROBLEMS
 from gateway.wire.units import (
@@ -214,10 +214,7 @@ def speech_of(
 
 
 async def _operator_speech(panel: Panel, principal: Principal, unit: str) -> Speech:
-    reader = await panel.ledger.reader()
-    record = await reader.unit(unit)
-    if record is None or not principal.may_use(record.function):
-        raise no_unit(unit)
+    record = await find_unit(panel, principal, unit)
     function = panel.policies().functions.get(record.function) or Function(name=record.function)
     return Speech(
         scope=_scope(function, unit),
@@ -229,7 +226,16 @@ async def _operator_speech(panel: Panel, principal: Principal, unit: str) -> Spe
     )
 
 
-def no_unit(unit: str) -> TurnedAway:
+async def find_unit(panel: Panel, principal: Principal, unit: str) -> UnitRecord:
+    """Return the unit if there is one that the principal may see."""
+    reader = await panel.ledger.reader()
+    record = await reader.unit(unit)
+    if record is None or not principal.may_use(record.function):
+        raise _no_unit(unit)
+    return record
+
+
+def _no_unit(unit: str) -> TurnedAway:
     return TurnedAway(
         "not-found",
         f"There is no unit {unit[:80]!r} for you. GET /v1/units lists those that there are.",
@@ -288,7 +294,7 @@ async def _shown(panel: Panel, unit: str, status: int = 200) -> web.Response:
     reader = await panel.ledger.reader()
     record = await reader.unit(unit)
     if record is None:
-        raise no_unit(unit)
+        raise _no_unit(unit)
     return reply(unit_out(record), status)
 
 

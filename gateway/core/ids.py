@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from gateway.core.errors import Malformed
 
 MAX_TERM: Final = 2**53 - 1
+MAX_REASON: Final = 2000  # characters of a person's reason for an act
 NAME_FORM: Final = "[A-Za-z0-9._:@#~-]{1,200}"
 _NAME: Final = re.compile(NAME_FORM + r"\Z")
 _TERM: Final = re.compile(r"[1-9][0-9]{0,15}\Z")

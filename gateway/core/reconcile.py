@@ -105,7 +105,8 @@ class Case:
     `term` is the highest of the effect's scope; `live_term` the one under which a resend would
     be admitted now (None: nobody leads). `overtaken`: another write to the same destination and
     covers was admitted after the first attempt. `key_supported`: what the destination last said
-    about native keys on this route.
+    about native keys on this route. `window_unsure`: since the first attempt the machine was off
+    for nobody knows how long, so that a key's window may be over.
     """
 
     route: Route
@@ -116,6 +117,7 @@ class Case:
     live_term: int | None = None
     overtaken: bool = False
     key_supported: bool | None = None
+    window_unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +312,9 @@ def _by_key(case: Case) -> Step:
     same_as = _unknown(case)[0].n
     earliest_ms = _earliest_ms(case, after_seal=key.at_once == 1)
     used_from_ms = min(one.began_at_ms for one in case.tries if one.sent)
-    if max(earliest_ms, case.now_ms) >= used_from_ms + int(key.window_ms * WINDOW_USED):
+    if case.window_unsure or max(earliest_ms, case.now_ms) >= used_from_ms + int(
+        key.window_ms * WINDOW_USED
+    ):
         return _by_look(case, Unsolved.WINDOW_OVER)
     return _again(case, earliest_ms, same_as)
 

@@ -45,7 +45,9 @@ _ENDED_PT: Final[Mapping[str | None, str]] = {
 def in_english(passage: Passage) -> str:
     begin = _ENDED_EN.get(passage.reason, _ENDED_EN[None]).format(f=passage.function)
     admitted = (
-        "a new leader commands" if passage.led_now else "no new unit will be admitted until then"
+        "a new leader commands"
+        if passage.led_now
+        else "no new unit will be admitted until a new leader commands"
     )
     if passage.unit is not None:
         left = passage.items - passage.done
@@ -61,7 +63,9 @@ def in_english(passage: Passage) -> str:
 def in_portuguese(passage: Passage) -> str:
     begin = _ENDED_PT.get(passage.reason, _ENDED_PT[None]).format(f=passage.function)
     admitted = (
-        "um novo líder comanda" if passage.led_now else "nenhum ciclo novo será admitido até lá"
+        "um novo líder comanda"
+        if passage.led_now
+        else "nenhum ciclo novo será admitido até que um novo líder assuma"
     )
     if passage.unit is not None:
         left = passage.items - passage.done

@@ -47,8 +47,6 @@ class ItemState(StrEnum):
 FINAL: Final = frozenset({ItemState.DONE, ItemState.FAILED, ItemState.ABANDONED})
 """States that nothing follows; a unit is complete when all of its items are in one."""
 
-REPORTABLE: Final = frozenset({ItemState.DONE, ItemState.FAILED, ItemState.UNCERTAIN})
-
 
 @dataclass(frozen=True, slots=True)
 class Item:

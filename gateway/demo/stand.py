@@ -5,15 +5,25 @@ fencegate try        (what `make run` runs)
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import threading
 from pathlib import Path
 from types import FrameType
 
 from gateway.clock import SystemClock
-from gateway.demo.processes import ChildFailed, Children, python, wait_until_ready
+from gateway.demo.processes import (
+    ChildFailed,
+    Children,
+    python,
+    wait_for_port,
+    wait_until_ready,
+)
 
 FIRST_TERM_AT_S = 1_790_000_000
+_CRM = re.compile(r"^destination:\s*[\"']?crm[\"']?\s*(#.*)?$", re.MULTILINE)
+_BASE_URL = re.compile(r"^(base_url:\s*[\"']?http://(?:127\.0\.0\.1|localhost)):\d+", re.MULTILINE)
 
 LINES = """\
 The gateway serves {policies}/ at {gateway}; the sandbox CRM behind it is {crm}.
@@ -52,6 +62,26 @@ Ctrl-C stops both. The ledger stays in {ledger}.
 """
 
 
+def policies_for(policies: Path, crm_port: int, folder: Path) -> Path:
+    """Return the policies to serve: where they say another port of the sandbox CRM, a copy of
+    them in `folder` that says `crm_port`."""
+    moved = {
+        file.name: text
+        for file in policies.glob("*.y*ml")
+        if _CRM.search(old := file.read_text("utf-8"))
+        and (text := _BASE_URL.sub(rf"\g<1>:{crm_port}", old)) != old
+    }
+    if not moved:
+        return policies
+    copy = folder / "try-policies"
+    if copy.resolve() != policies.resolve():
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(policies, copy)
+    for name, text in moved.items():
+        (copy / name).write_text(text, "utf-8")
+    return copy
+
+
 def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int) -> int:
     """Run both until Ctrl-C or SIGTERM; return the exit code."""
     stop = threading.Event()
@@ -67,8 +97,11 @@ def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int)
     # The ledger stays from run to run and terms only grow, so each run begins with a new one.
     term = SystemClock().wall_ms() // 1000 - FIRST_TERM_AT_S
     crm, gateway = f"http://127.0.0.1:{crm_port}", f"http://127.0.0.1:{gateway_port}"
-    for name in ("gateway", "sandbox-crm"):  # an earlier run's lines would be taken for this one's
+    ports = {name: folder.absolute() / f"{name}.port" for name in ("gateway", "sandbox-crm")}
+    for name, file in ports.items():  # an earlier run's words would be taken for this one's
         (folder / f"{name}.log").unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
+    policies = policies_for(policies, crm_port, folder)
     with Children(folder.absolute()) as children:
         try:
             child = children.start(
@@ -76,8 +109,11 @@ def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int)
                 python(
                     *("-m", "gateway", "sandbox-crm", "--port", str(crm_port)),
                     *("--file", str(folder.absolute() / "sandbox-crm.jsonl")),
+                    *("--port-file", str(ports["sandbox-crm"])),
                 ),
             )
+            # written by this child alone: somebody else's CRM may answer on that port
+            wait_for_port(child, ports["sandbox-crm"])
             wait_until_ready(child, f"{crm}/_sandbox/health")
             child = children.start(
                 "gateway",
@@ -86,9 +122,12 @@ def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int)
                     *("--policies", str(policies.absolute())),
                     *("--ledger", f"sqlite:///{ledger}"),
                     *("--listen", f"127.0.0.1:{gateway_port}"),
+                    *("--port-file", str(ports["gateway"])),
                 ),
             )
+            wait_for_port(child, ports["gateway"])
             wait_until_ready(child, f"{gateway}/readyz")
+            children.require_running()
             print(
                 LINES.format(
                     gateway=gateway,

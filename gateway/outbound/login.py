@@ -39,6 +39,7 @@ def _secrets(login: Login | None) -> tuple[bytes, ...]:
         return ()
     whole = login.header.value
     spelled = {whole, whole.rpartition(" ")[2], *_user_and_password(login)}
+    spelled |= {one.replace("/", "\\/") for one in spelled}  # as many write JSON
     return tuple(sorted((s.encode() for s in spelled if s), key=len, reverse=True))
 
 

@@ -27,7 +27,7 @@ async def ask(house: House, matter: Matter) -> tuple[int | None, Finding]:
         return None, Failed("the route has no look")
     values = values_of(matter.effect, matter.request, matter.route)
     try:
-        first_ms = matter.effect.attempts[0].created_at_ms
+        first_ms = house.sent_at_ms(matter.effect.attempts[0].created_at_ms)
         asked = render_look(look, values, first_sent_ms=first_ms, probe=secrets.token_hex(8))
         condition = _condition(matter, values)
     except Malformed as error:

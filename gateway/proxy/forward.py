@@ -22,7 +22,6 @@ from gateway.core.policy import Does, Limits, Mode, Route
 from gateway.core.template import RequestValues
 from gateway.outbound.exchange import Outgoing
 from gateway.outbound.incoming import Incoming
-from gateway.outbound.login import without_login
 from gateway.proxy import keep, respond
 from gateway.proxy.answer import Answer
 from gateway.proxy.call import Call
@@ -260,7 +259,9 @@ class Forwarder:
             note_key(house, call.destination, route, meaning)
             evidence = b""
             if meaning.outcome is Outcome.UNKNOWN:
-                evidence = without_login(body, call.destination.login)[: respond.EXCERPT_BYTES]
+                evidence = keep.excerpt(got, body, call.destination.login)
+            if meaning.take:
+                meaning.take = keep.taken(meaning.take, call.destination.login)
             kept = keep.kept_answer(got, body, meaning, house.replay_body_max_bytes, evidence)
             if kept is not None:
                 kept = keep.without_credential(kept, call.destination.login)

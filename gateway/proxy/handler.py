@@ -114,7 +114,7 @@ class DataPlane:
         call.body = body if body is not None else await self._body(request, call)
         try:
             intake.choose_late(call, policies)
-            intake.finish(call, self._house.ledger.clock.now_ms() // 1000)
+            intake.finish(call, house.now_s)
         except BaseException:
             call.body.discard()
             raise

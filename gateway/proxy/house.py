@@ -55,6 +55,19 @@ class House:
     unsettled: asyncio.Event = field(default_factory=asyncio.Event)
     _slots: dict[str, Slots] = field(default_factory=dict)
 
+    def sent_at_ms(self, at_ms: int) -> int:
+        """Return what an instant of the store's clock is for the rest of the world, or earlier.
+
+        A wall clock that was fast when the ledger began leaves the store's ahead for good. A
+        question to a destination about "since then" must not begin too late.
+        """
+        ahead_ms = self.ledger.clock.now_ms() - self.clock.wall_ms()
+        return at_ms - max(ahead_ms, 0)
+
+    def now_s(self) -> int:
+        """Return the present in Unix seconds, as `sent_at_ms` would tell it later."""
+        return self.sent_at_ms(self.ledger.clock.now_ms()) // 1000
+
     def slots_waiting(self) -> int:
         """Return how many requests wait for a slot now."""
         return sum(slots.waiting for slots in self._slots.values())

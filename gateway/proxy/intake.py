@@ -7,7 +7,7 @@ principal's rights and the route, missing fence, body size.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
@@ -192,10 +192,10 @@ def _check_fence(call: Call) -> None:
         call.turn_away("fence-missing", f"Add {', '.join(missing)}.", missing=missing)
 
 
-def finish(call: Call, now_s: int) -> None:
+def finish(call: Call, now_s: Callable[[], int]) -> None:
     """Work out the key, what is covered and the fingerprint, now that the body is here.
 
-    `now_s` is the store's time: when this is sent for the first time, if it is.
+    `now_s` tells when this is sent for the first time, if it is.
     """
     route = call.route
     if call.observed is not None or route is None:
@@ -209,7 +209,7 @@ def finish(call: Call, now_s: int) -> None:
             call.attempt = _attempt(call, route)
             call.covers = call.attempt.covers
             if route.dresses:
-                call.dressed = _dressed(call, route, now_s)
+                call.dressed = _dressed(call, route, now_s())
     except Malformed as error:
         call.turn_away("malformed", str(error))
         call.attempt, call.covers = None, _default_covers(call)

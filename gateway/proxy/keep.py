@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import orjson
 
@@ -11,7 +12,7 @@ from gateway.core.effect import Outcome
 from gateway.core.policy import Login
 from gateway.outbound.headers import stored_headers
 from gateway.outbound.incoming import Incoming
-from gateway.outbound.login import holds_login
+from gateway.outbound.login import holds_login, without_login
 from gateway.proxy import respond
 from gateway.proxy.answer import Answer
 from gateway.store.records import AnswerState, Ruling, StoredAnswer
@@ -43,6 +44,33 @@ def kept_answer(
             return StoredAnswer(got.status, headers, None, None, len(body), state)
         case _:
             return None
+
+
+def excerpt(got: Incoming, body: bytes, login: Login | None) -> bytes:
+    """Return the beginning of an answer that proves nothing, without the credential.
+
+    Of a coded body nothing: what it holds cannot be seen.
+    """
+    if got.facts_headers.get("content-encoding"):
+        return b""
+    return without_login(body, login)[: respond.EXCERPT_BYTES]
+
+
+TAKE_MAX_BYTES: Final = 4096
+
+
+def taken(take: Mapping[str, Any], login: Login | None) -> dict[str, Any]:
+    """Return what the policy takes of an answer, but for what holds the credential, is too
+    large, or too deep to be written down: a success must not fail over it."""
+    kept: dict[str, Any] = {}
+    for name, value in take.items():
+        try:
+            text = orjson.dumps(value)
+        except (TypeError, ValueError):
+            continue
+        if len(text) <= TAKE_MAX_BYTES and not holds_login(text, login):
+            kept[name] = value
+    return kept
 
 
 def without_credential(kept: StoredAnswer, login: Login | None) -> StoredAnswer:

@@ -20,6 +20,7 @@ from gateway.core.policy import Function
 from gateway.core.probe import Failed, Finding, Found, Missing
 from gateway.core.reconcile import next_step
 from gateway.outbound.login import without_login
+from gateway.proxy import keep
 from gateway.proxy.asking import ask
 from gateway.proxy.house import House
 from gateway.proxy.resend import Again, NotSent, resend
@@ -33,6 +34,7 @@ from gateway.proxy.unsettled import (
     latest_unknown,
     leader_of,
     route_mark,
+    why_not_sent,
 )
 from gateway.store.case_records import KeptRequest, OpenedProbe, Opening, UnknownEffect
 from gateway.store.probes import ClosingProbe, Concluding
@@ -134,7 +136,8 @@ class Reconciler:
             return False
         now_ms = self._house.ledger.clock.now_ms()
         known = self._house.keys_known.get((effect.destination, route_mark(matter.route)))
-        step = next_step(case_of(effect, matter.route, now_ms, matter.leader, known))
+        unsure_ms = await reader.downtime_unknown_at_ms()
+        step = next_step(case_of(effect, matter.route, now_ms, matter.leader, known, unsure_ms))
         match step:
             case reconcile.Probe(not_before_ms) if not_before_ms <= now_ms:
                 return await self._probe(matter)
@@ -191,7 +194,8 @@ class Reconciler:
         resource = None
         if isinstance(finding, Found):
             evidence = dict(finding.evidence)
-            resource = orjson.dumps(dict(finding.take)).decode() if finding.take else None
+            took = keep.taken(finding.take, matter.destination.login)
+            resource = orjson.dumps(took).decode() if took else None
         text = without_login(orjson.dumps(evidence), matter.destination.login).decode()
         moved = finding.moved if isinstance(finding, Missing) else None
         outcome = await self._house.ledger.close_probe(
@@ -252,6 +256,10 @@ class Reconciler:
         effect, leader, function = matter.effect, matter.leader, matter.function
         if leader is None or function is None:
             await self._house.ledger.put_off(effect.id, WAIT_MS, "nobody leads")
+            return False
+        against = why_not_sent(matter, self._house.state.policies)
+        if against is not None:
+            await self._open(effect, function, against)
             return False
         again = Again(
             effect=effect, request=request, destination=matter.destination, route=matter.route,

@@ -18,8 +18,8 @@ from gateway.core.ids import EffectKey, new_effect_id
 from gateway.core.policy import Destination, Function, Route
 from gateway.core.template import RequestValues
 from gateway.outbound.exchange import Outgoing
-from gateway.outbound.login import login_header, without_login
-from gateway.proxy import keep, respond
+from gateway.outbound.login import login_header
+from gateway.proxy import keep
 from gateway.proxy.house import House
 from gateway.proxy.unsettled import Leader, headers_of, route_mark, values_of
 from gateway.store.case_records import KeptRequest, UnknownEffect
@@ -65,6 +65,8 @@ async def resend(house: House, again: Again) -> Outcome | NotSent:
     Raises Malformed where the request cannot be dressed any more.
     """
     values = values_of(again.effect, again.request, again.route)
+    first_ms = house.sent_at_ms(again.effect.attempts[0].created_at_ms)
+    values = replace(values, first_sent_s=first_ms // 1000)
     if not again.as_it_was:
         values = replace(values, term=again.leader.term)
     made, sent = _made(again, values)
@@ -223,7 +225,7 @@ async def _exchange(
         house.log.error("alarm", effect_id=ruling.effect_id, rule=meaning.reason)
     evidence = b""
     if meaning.outcome is Outcome.UNKNOWN:
-        evidence = without_login(body, destination.login)[: respond.EXCERPT_BYTES]
+        evidence = keep.excerpt(got, body, destination.login)
     kept = keep.kept_answer(got, body, meaning, house.replay_body_max_bytes, evidence)
     if kept is not None:
         kept = keep.without_credential(kept, destination.login)
@@ -248,7 +250,7 @@ def _settlement(
         reason=meaning.reason,
         status=status,
         answer=kept,
-        resource=meaning.take,
+        resource=keep.taken(meaning.take, again.destination.login),
         by=ResolvedBy.NATIVE_REPLAY if by_key else ResolvedBy.ANSWER,
         # Under one key it happens once: a success speaks for whichever attempt it was.
         for_all=meaning.replayed or by_key,

@@ -18,7 +18,7 @@ from gateway.core.fence import Authority
 from gateway.core.fingerprint import strict_json
 from gateway.core.ids import EffectKey, effect_mark
 from gateway.core.match import split_path
-from gateway.core.policy import Destination, Function, PolicySet, Route
+from gateway.core.policy import Destination, Does, Function, Mode, PolicySet, Route
 from gateway.core.reconcile import Case, Probed, Try
 from gateway.core.template import RequestValues
 from gateway.proxy.reading import Fields, query_of
@@ -45,6 +45,7 @@ DETAIL: Final[Mapping[str, str]] = {
     "resend-rejected": "sent again it was rejected, which proves nothing about the first time",
     "resends-exhausted": "it was sent again too often without an answer",
     "no-leader": "nobody leads under whose term it could be sent again",
+    "policy-withdrawn": "the policies in force no longer let the gateway send it again",
     "policy-gone": "the policy that it was sent under cannot be read any more",
     "request-gone": "the request is not on record any more",
     "cannot-be-sent": "the request cannot be sent under that policy any more",
@@ -146,6 +147,7 @@ def case_of(
     now_ms: int,
     leader: Leader | None,
     key_supported: bool | None = None,
+    unsure_before_ms: int = 0,
 ) -> Case:
     """Return what the pure decision has to know."""
     return Case(
@@ -179,6 +181,7 @@ def case_of(
         live_term=leader.term if leader else None,
         overtaken=effect.superseded,
         key_supported=key_supported,
+        window_unsure=effect.attempts[0].created_at_ms < unsure_before_ms,
     )
 
 
@@ -235,3 +238,24 @@ def latest_unknown(effect: UnknownEffect) -> int:
         one.n for one in effect.attempts if one.outcome in (None, Outcome.UNKNOWN)
     ]
     return unknown[-1] if unknown else effect.attempts[-1].n
+
+
+def why_not_sent(matter: Matter, in_force: PolicySet) -> str | None:
+    """Return why the policies in force forbid that the gateway writes this itself.
+
+    An effect is settled by the policy that it was sent under; whether anything may be sent now
+    is for the one that counts now to say.
+    """
+    effect, function = matter.effect, matter.function
+    now = in_force.destinations.get(effect.destination)
+    if now is None or now.mode is not Mode.ENFORCE or now.base_url != matter.destination.base_url:
+        return "policy-withdrawn"
+    allowed = now.functions
+    if function is None or (allowed is not None and function.name not in allowed):
+        return "policy-withdrawn"
+    if now.digest == effect.policy_digest:
+        return None
+    found = now.candidates(effect.method, effect.target.partition("?")[0])
+    if not found or any(route.does is not Does.WRITE for route, _ in found):
+        return "policy-withdrawn"
+    return None

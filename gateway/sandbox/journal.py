@@ -201,7 +201,10 @@ class Tape:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as failure:
             self._file.close()
-            raise OSError(f"{path} is in use by another sandbox") from failure
+            raise OSError(
+                f"{path} is in use by another sandbox; stop the other, or give this one a file of "
+                "its own (fencegate try: --folder, --port and --crm-port)"
+            ) from failure
 
     def lines(self) -> Iterator[Json]:
         """Read the file from its start, and cut off a last line that a kill left half-written.

@@ -138,6 +138,12 @@ async def probes(rows: Rows, effect_id: str) -> list[ProbeRecord]:
     ]
 
 
+async def downtime_unknown_at_ms(rows: Rows) -> int:
+    """Return when the machine last came back from an absence of unknown length; 0 for never."""
+    found = await rows("SELECT value FROM ledger_meta WHERE name = 'downtime_unknown_at_ms'", [])
+    return int(found[0][0]) if found else 0
+
+
 async def policy_text(rows: Rows, digest: str) -> tuple[str, str | None] | None:
     """Return the name and the text of the policy that `digest` stands for."""
     found = await rows("SELECT name, text FROM policy WHERE digest = ?", [digest])

@@ -181,6 +181,8 @@ class CaseRecord:
             return []
         if self.effect_id is None or self.reason == "attempts-exhausted":
             return [Action.ASSIGN, Action.EXTEND]
+        if self.reason == "no-guard":  # its route gives nothing to ask by
+            return [action for action in Action if action is not Action.PROBE_AGAIN]
         return list(Action)
 
 

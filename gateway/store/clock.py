@@ -27,10 +27,13 @@ class StoreClock:
         if now_ms and boot_id and boot_id == self.boot_id and elapsed_ms >= 0:
             self._base_ms = now_ms + elapsed_ms
             self.jump_ms = 0
+            self.downtime_unknown = False
         else:
             lag_ms = WRITTEN_EVERY_MS if now_ms else 0
             self._base_ms = max(now_ms + lag_ms, clock.wall_ms())
             self.jump_ms = self._base_ms - now_ms
+            # The wall clock says that no time has passed, which cannot be: it is wrong.
+            self.downtime_unknown = bool(now_ms) and clock.wall_ms() <= now_ms + lag_ms
 
     @classmethod
     def fresh(cls, clock: Clock) -> StoreClock:

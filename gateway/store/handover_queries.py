@@ -91,7 +91,7 @@ async def handover(
         ended=await _ended(rows, scope, row[3]),
         effects=await _effects(rows, ids[:LISTED]),
         effects_count=len(ids),
-        units=await _units(rows, scope),
+        units=await _units(rows, scope, row[5]),
         refused_stale=await _refused(rows, scope, row[1]),
         last_term=terms[0][0] if terms else row[1],
     )
@@ -123,9 +123,13 @@ async def _effects(rows: Rows, ids: Sequence[str]) -> list[LeftEffect]:
     ]  # fmt: skip
 
 
-async def _units(rows: Rows, scope: Scope) -> list[UnitLeft]:
-    """Return the open units that the scope's leader commands."""
-    where, parameters = "function = ? AND status = 'open'", [scope.function]
+async def _units(rows: Rows, scope: Scope, until_ms: int) -> list[UnitLeft]:
+    """Return the open units that the change left to the scope's leader, as they are now.
+
+    One that was created since is nothing that the old leader left.
+    """
+    where = "function = ? AND status = 'open' AND created_at_ms <= ?"
+    parameters: list[Any] = [scope.function, until_ms]
     if scope.unit:
         where, parameters = f"{where} AND unit = ?", [*parameters, scope.unit]
     found = await rows(

@@ -23,6 +23,9 @@ DRAIN_LOOK_MS: Final = 250
 """How often a draining lease is looked at: what it waits for ends at any time."""
 
 # A unit's scope that was given back is done with: of those there are more every day.
+_LIVE: Final = "SELECT function, unit FROM lease WHERE ended IS NULL"
+_DUE: Final = f"{_LIVE} AND (expires_at_ms <= ? OR drain_until_ms IS NOT NULL)"
+_NEXT: Final = "SELECT min(expires_at_ms) FROM lease WHERE ended IS NULL AND expires_at_ms > ?"
 _FREE: Final = (
     "SELECT function, unit FROM lease WHERE ended IS NOT NULL AND (unit = '' OR ended = ?)"
 )
@@ -51,13 +54,16 @@ def lapse(
     `known_vacant` are those of the last turn, which are not told again.
     """
     vacant = set(known_vacant)  # what a turn that fails has found out is found out again
-    live = _scopes(db.execute("SELECT function, unit FROM lease WHERE ended IS NULL"))
-    free = _scopes(db.execute(_FREE, (Ended.EXPIRED.value,)))
+    margin_ms = max((one.rules.margin_ms for one in terms.values()), default=0)
+    live = _scopes(db.execute(_LIVE))
+    due = set(_scopes(db.execute(_DUE, (now_ms + margin_ms,))))
+    vacant -= set(live)
+    free = [s for s in _scopes(db.execute(_FREE, (Ended.EXPIRED.value,))) if s not in vacant]
     asked = {(name, "") for (name,) in db.execute("SELECT DISTINCT function FROM candidate")}
     open_to_all = {Scope(*one) for one in asked} - {*live, *free}
     batch = Batch(db, now_ms, instance)
     wanted = Wanted()
-    wanted.grants.update(s for s in (*live, *free, *open_to_all) if s.function in terms)
+    wanted.grants.update(s for s in (*due, *free, *open_to_all) if s.function in terms)
     batch.load(wanted)
     (listening_since_ms,) = db.execute(
         "SELECT coalesce(max(started_at_ms), 0) FROM instance WHERE id = ?", (instance,)
@@ -75,6 +81,9 @@ def lapse(
             late = row.uncertain_at_ms is not None
             looks.append(next_look_ms(record_of(batch, row, count), known, late=late))
     batch.flush()
+    (next_ms,) = db.execute(_NEXT, (now_ms + margin_ms,)).fetchone()
+    if next_ms is not None:  # of those that were not looked at now
+        looks.append(next_ms - margin_ms)
     due_at_ms = min((at for at in looks if at is not None), default=None)
     return found, due_at_ms, frozenset(vacant)
 

@@ -317,7 +317,14 @@ def _prepare(path: Path, clock: Clock) -> StoreClock:
                 (secrets.token_hex(16),),
             )
             return store_clock
-        return StoreClock(clock, now_ms=row[0], boot_id=row[1], boot_ms=row[2])
+        store_clock = StoreClock(clock, now_ms=row[0], boot_id=row[1], boot_ms=row[2])
+        if store_clock.downtime_unknown:
+            db.execute(
+                "INSERT INTO ledger_meta (name, value) VALUES ('downtime_unknown_at_ms', ?) "
+                "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (str(store_clock.now_ms()),),
+            )
+        return store_clock
     finally:
         db.close()
 

@@ -184,6 +184,9 @@ class Reader:
     async def probes(self, effect_id: str) -> list[ProbeRecord]:
         return await case_queries.probes(self._all, effect_id)
 
+    async def downtime_unknown_at_ms(self) -> int:
+        return await case_queries.downtime_unknown_at_ms(self._all)
+
     async def policy_text(self, digest: str) -> tuple[str, str | None] | None:
         return await case_queries.policy_text(self._all, digest)
 

@@ -142,18 +142,20 @@ def adopt(
         )
     }
     complaints: list[str] = []
-    changed: list[tuple[Identity, int]] = []
+    changed: list[tuple[Identity, int, bool]] = []
     for identity in identities:
         text, version = recorded.get((identity.kind, identity.name), (None, 0))
         if text == identity.text:
             continue
-        if text is not None and not force:
+        # What only takes writes away must not wait for anything: it may be an emergency stop.
+        tightens = text is not None and _only_tightens(identity, text)
+        if text is not None and not force and not tightens:
             complaints += _in_the_way(db, now_ms, identity)
-        changed.append((identity, version + 1))
+        changed.append((identity, version + 1, tightens))
     if complaints:
         return complaints
-    for identity, version in changed:
-        if version > 1 and force:
+    for identity, version, tightens in changed:
+        if version > 1 and (force or tightens):
             _hold_back_all(db, identity)
         db.execute(
             "INSERT INTO policy_identity (kind, name, identity, version, changed_at_ms) "
@@ -169,6 +171,21 @@ def adopt(
             (digest, name, now_ms, texts.get(digest)),
         )
     return []
+
+
+def _only_tightens(identity: Identity, before: str) -> bool:
+    """Whether a destination has lost routes that write, and gained or changed none.
+
+    Its open attempts then hold back everything there until their seals: with a route gone,
+    another one may speak of the same things under another `covers`.
+    """
+    if identity.kind != "destination":
+        return False
+    try:
+        routes, known = orjson.loads(identity.text), orjson.loads(before)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(known, list) and all(route in known for route in routes)
 
 
 def _in_the_way(db: sqlite3.Connection, now_ms: int, identity: Identity) -> list[str]:

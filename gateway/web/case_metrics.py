@@ -13,7 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from gateway.core.reconcile import Unsolved
 from gateway.web.metrics import OTHER
 
-REASONS: Final = frozenset({*Unsolved, "attempts-exhausted", "policy-gone", "request-gone"})
+REASONS: Final = frozenset(
+    {*Unsolved, "attempts-exhausted", "policy-gone", "policy-withdrawn", "request-gone"}
+)
 
 
 class CaseMetrics:

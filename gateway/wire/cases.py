@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from gateway.core.ids import MAX_REASON
 from gateway.core.measures import parse_duration_ms
 from gateway.wire.control import Wire
 
 ActionWord = Literal["probe-again", "confirm", "not-applied", "abandon", "assign", "extend"]
-MAX_REASON: Final = 2000
 MAX_DEADLINE_MS: Final = 366 * 86_400_000
 
 

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gateway.core.ids import MAX_REASON
+
 OutcomeWord = Literal["confirmed", "rejected", "no-effect", "unknown"]
 
 
@@ -86,7 +88,7 @@ class ResolveIn(Wire):
     model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True)
 
     as_: Literal["confirmed", "no-effect"] = Field(alias="as")
-    reason: str = Field(min_length=1, max_length=2000)
+    reason: str = Field(min_length=1, max_length=MAX_REASON)
     version: int | None = None
 
 

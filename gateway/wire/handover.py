@@ -53,7 +53,7 @@ class DoingOut(Wire):
 
 
 class TookEffectOut(Wire):
-    """What took effect already."""
+    """What took effect already, counted over the units in `doing`: zeros if there are none."""
 
     effects_confirmed: int
     items: int

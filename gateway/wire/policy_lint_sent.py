@@ -23,7 +23,7 @@ def lint_sent(sheet: Sheet, loc: Loc, words: RouteWords, route: Route) -> None:
     if words.send_as is not None:
         _lint_send_as(sheet, (*loc, "send_as"), words.send_as)
     if words.version is not None:
-        _lint_version(sheet, (*loc, "version"), words.version, route)
+        _lint_version(sheet, (*loc, "version"), words.version)
     _lint_stamps(sheet, loc, words, route)
     for at, word, template in _templates(loc, words):
         refuse_probe(sheet, at, word, template)
@@ -109,7 +109,7 @@ def _lint_send_as(sheet: Sheet, loc: Loc, words: SendAsWords) -> None:
         sheet.error(loc, "send_as is empty and rewrites nothing; remove it")
 
 
-def _lint_version(sheet: Sheet, loc: Loc, words: VersionWords, route: Route) -> None:
+def _lint_version(sheet: Sheet, loc: Loc, words: VersionWords) -> None:
     if (words.send is None) == (not words.send_query):
         found = "both" if words.send_query else "neither"
         sheet.error(loc, f"version is sent by one of send and send_query; this has {found}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from gateway.core.ids import NAME_FORM
+from gateway.core.ids import MAX_REASON, NAME_FORM
 from gateway.wire.control import Wire
 
 MAX_ITEMS: Final = 100_000
@@ -93,7 +93,7 @@ class CompleteIn(_Given):
 class AbandonIn(_Given):
     """Give a unit up."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, pattern=r"\S")]
 
 
 class ManifestOut(Wire):

@@ -60,6 +60,20 @@ async def test_open_attempts_elsewhere_are_not_in_the_way(adopted: Books):
     assert await adopted.ledger.adopt([CRM_CHANGED], {}) == []
 
 
+async def test_a_destination_that_only_loses_writes_is_adopted_at_once(store: Books):
+    before = Identity("destination", "crm", '[["POST /a",null,"a"],["POST /b",null,null]]')
+    stopped = Identity("destination", "crm", '[["POST /b",null,null]]')
+    assert await store.ledger.adopt([FUNCTION, before], {}) == []
+    await store.admitted("k-1", term=7, covers="a")
+
+    assert await store.ledger.adopt([stopped], {}) == []
+
+    assert versions(store)["crm"] == 2
+    assert await store.ask("k-2", term=8, covers="x") == "wait"  # it holds everything back
+    (complaint,) = await store.ledger.adopt([before], {})
+    assert "1 of its attempts" in complaint
+
+
 async def test_a_forced_change_makes_open_attempts_hold_back_everything(adopted: Books):
     await adopted.admitted("k-1", term=7, covers="a")
     await adopted.admitted("k-2", term=7, covers="b", destination="mail")

@@ -196,6 +196,8 @@ KEYED: list[Row] = [
     ("one at a time: at the seal", {"at_once": 1, "now_ms": SEAL_MS}, "resend as 1"),
     ("inside four fifths of the window", {"now_ms": 79_999}, "resend as 1"),
     ("at four fifths of the window", {"now_ms": 80_000}, "exception window-over"),
+    ("off meanwhile, nobody knows how long", {"now_ms": 11_000, "unsure": True},
+     "exception window-over"),
     ("at four fifths, with a look", {"now_ms": 80_000, "look": True}, f"probe from {ENDED_MS}"),
     ("outside the window, missing twice: a person",
      {"now_ms": 80_000, "look": True, "probes": TWICE}, "exception still-missing"),

@@ -39,6 +39,7 @@ class World:
     live_term: int | None = TERM
     overtaken: bool = False
     key_supported: bool | None = None
+    unsure: bool = False
     look: bool = True
     settle_ms: int = SETTLE_MS
     if_still_missing: str | None = None
@@ -85,6 +86,7 @@ class World:
             live_term=self.live_term,
             overtaken=self.overtaken,
             key_supported=self.key_supported,
+            window_unsure=self.unsure,
         )
 
 
