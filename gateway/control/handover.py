@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from aiohttp import web
@@ -173,4 +173,6 @@ def _is_past(unit: UnitLeft, now_ms: int) -> bool:
         return False
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp() * 1000 < now_ms
+    if len(end) == len("2026-10-02"):  # a day is over when it has ended
+        moment += timedelta(days=1)
+    return moment.timestamp() * 1000 <= now_ms

@@ -95,7 +95,10 @@ class Office:
 
     async def exception(self, effect_id: str) -> dict[str, Any]:
         """Wait until an effect is in a person's hands; return its exception."""
-        while (shown := await self.effect(effect_id))["exception_id"] is None:
+        for _ in range(1000):
+            shown = await self.effect(effect_id)
+            if shown["exception_id"] is not None:
+                break
             await asyncio.sleep(0.01)
         got = await self.house.get(f"/v1/exceptions/{shown['exception_id']}")
         assert got.status == 200, got.body
