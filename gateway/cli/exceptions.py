@@ -264,14 +264,12 @@ def details(
 def _sent(effect: dict[str, Any] | None) -> list[str]:
     if effect is None:
         return []
-    return [
-        f"key          {effect['key'] or '-'}",
-        *(
-            f"sent         at {one['created_at']} under term {one['term']} by {one['holder'] or '-'}"
-            for one in effect["attempts"]
-        ),
-        f"look         fencegate effects show {effect['id']}",
+    sent = [
+        f"sent         at {one['created_at']} under term {one['term']} by {one['holder'] or '-'}"
+        for one in effect["attempts"]
     ]
+    look = f"look         fencegate effects show {effect['id']}"
+    return [f"key          {effect['key'] or '-'}", *sent, look]
 
 
 def _evidence(evidence: dict[str, Any]) -> list[str]:

@@ -34,7 +34,7 @@ def sandbox_crm(
 sandbox_crm.__doc__ = (
     "Run a CRM with contacts, notes and opportunities that misbehaves when told to.\n\n"
     "One request, by its header X-Sandbox-Fault: WORD. The next that match, by POST "
-    "/_sandbox/faults with {'match': {'method', 'path_prefix', 'intent'}, 'fault': WORD, "
-    "'times': N}. The words:\n\n"
+    '/_sandbox/faults with {"match": {"method": "POST", "path_prefix": "/notes"}, '
+    '"fault": WORD, "times": N}. The words:\n\n'
     + "\n\n".join(f"{word}: {meaning}" for word, meaning in KNOWN.items())
 )

@@ -82,6 +82,44 @@ def policies_for(policies: Path, crm_port: int, folder: Path) -> Path:
     return copy
 
 
+def _start(
+    children: Children, folder: Path, policies: Path, gateway_port: int, crm_port: int
+) -> Path:
+    """Start both and wait until each answers for itself; return the policies served.
+
+    A port file is written by the child alone; on its port somebody else's may answer.
+    """
+    ports = {name: folder / f"{name}.port" for name in ("gateway", "sandbox-crm")}
+    for name, file in ports.items():  # an earlier run's words would be taken for this one's
+        (folder / f"{name}.log").unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
+    child = children.start(
+        "sandbox-crm",
+        python(
+            *("-m", "gateway", "sandbox-crm", "--port", str(crm_port)),
+            *("--file", str(folder / "sandbox-crm.jsonl")),
+            *("--port-file", str(ports["sandbox-crm"])),
+        ),
+    )
+    wait_for_port(child, ports["sandbox-crm"])
+    # not before: the folder, and the copy in it, may be those of one that is running
+    policies = policies_for(policies, crm_port, folder)
+    child = children.start(
+        "gateway",
+        python(
+            *("-m", "gateway", "serve", "--dev"),
+            *("--policies", str(policies.absolute())),
+            *("--ledger", f"sqlite:///{folder / 'fencegate.db'}"),
+            *("--listen", f"127.0.0.1:{gateway_port}"),
+            *("--port-file", str(ports["gateway"])),
+        ),
+    )
+    wait_for_port(child, ports["gateway"])
+    wait_until_ready(child, f"http://127.0.0.1:{gateway_port}/readyz")
+    children.require_running()
+    return policies
+
+
 def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int) -> int:
     """Run both until Ctrl-C or SIGTERM; return the exit code."""
     stop = threading.Event()
@@ -93,47 +131,18 @@ def run_stand(*, folder: Path, policies: Path, gateway_port: int, crm_port: int)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
     folder.mkdir(parents=True, exist_ok=True)
-    ledger = folder.absolute() / "fencegate.db"
     # The ledger stays from run to run and terms only grow, so each run begins with a new one.
     term = SystemClock().wall_ms() // 1000 - FIRST_TERM_AT_S
     crm, gateway = f"http://127.0.0.1:{crm_port}", f"http://127.0.0.1:{gateway_port}"
-    ports = {name: folder.absolute() / f"{name}.port" for name in ("gateway", "sandbox-crm")}
-    for name, file in ports.items():  # an earlier run's words would be taken for this one's
-        (folder / f"{name}.log").unlink(missing_ok=True)
-        file.unlink(missing_ok=True)
-    policies = policies_for(policies, crm_port, folder)
     with Children(folder.absolute()) as children:
         try:
-            child = children.start(
-                "sandbox-crm",
-                python(
-                    *("-m", "gateway", "sandbox-crm", "--port", str(crm_port)),
-                    *("--file", str(folder.absolute() / "sandbox-crm.jsonl")),
-                    *("--port-file", str(ports["sandbox-crm"])),
-                ),
-            )
-            # written by this child alone: somebody else's CRM may answer on that port
-            wait_for_port(child, ports["sandbox-crm"])
-            wait_until_ready(child, f"{crm}/_sandbox/health")
-            child = children.start(
-                "gateway",
-                python(
-                    *("-m", "gateway", "serve", "--dev"),
-                    *("--policies", str(policies.absolute())),
-                    *("--ledger", f"sqlite:///{ledger}"),
-                    *("--listen", f"127.0.0.1:{gateway_port}"),
-                    *("--port-file", str(ports["gateway"])),
-                ),
-            )
-            wait_for_port(child, ports["gateway"])
-            wait_until_ready(child, f"{gateway}/readyz")
-            children.require_running()
+            policies = _start(children, folder.absolute(), policies, gateway_port, crm_port)
             print(
                 LINES.format(
                     gateway=gateway,
                     crm=crm,
                     policies=policies,
-                    ledger=ledger,
+                    ledger=folder.absolute() / "fencegate.db",
                     old=term,
                     new=term + 1,
                 ),

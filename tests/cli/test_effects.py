@@ -102,7 +102,15 @@ def test_an_effect_is_told_with_its_attempts(desk: Desk):
     ended = desk.effects("show", desk.ids["unknown"])
 
     assert ended.code == Exit.OK
-    for words in (desk.ids["unknown"], "outcome      unknown", "k-unknown", "attempt 1", "seal 20"):
+    for words in (
+        desk.ids["unknown"],
+        "outcome      unknown",
+        ", unknown since 20",
+        ", because ",
+        "k-unknown",
+        "attempt 1",
+        "seal 20",
+    ):
         assert words in ended.out
 
 

@@ -102,7 +102,10 @@ async def test_one_is_told_with_its_evidence_and_what_may_be_done(running: Runni
         "request      POST /lost, digest ",
         "answer 1     status 500: out of order",
         "seal         20",
-        "possible     probe-again, confirm, not-applied, abandon, assign, extend",
+        "key          k-1",
+        " under term 7 by ana#1",
+        "look         fencegate effects show ",
+        "possible     confirm, not-applied, abandon, assign, extend",
     ):
         assert words in ended.out
 
@@ -118,6 +121,8 @@ async def test_a_decision_is_made_on_the_version_that_is_shown_now(running: Runn
     assert "409" in stale.said
     assert "the destination may still carry the request out" in early.said
     assert "by olga: confirm" in done.out
+    assert "because      note 5 is there" in done.out
+    assert "because      note 5 is there" in (await running.ask("show", running.ids[0])).out
     assert "olga has closed the exception" in again.said
     closed = (await running.ask("ls", "--closed", "--json")).json["items"]
     assert [item["id"] for item in closed] == [running.ids[0]]
@@ -125,7 +130,7 @@ async def test_a_decision_is_made_on_the_version_that_is_shown_now(running: Runn
     assert (effect["outcome"], effect["resolved_by"]) == ("confirmed", "operator")
 
 
-async def test_it_is_assigned_extended_and_probed_again(running: Running) -> None:
+async def test_it_is_assigned_and_extended_and_not_asked_about_in_vain(running: Running) -> None:
     case_id = running.ids[0]
     assigned = await running.ask("assign", case_id, "--owner", "bo", "--reason", "on duty")
     extended = await running.ask(
@@ -135,7 +140,8 @@ async def test_it_is_assigned_extended_and_probed_again(running: Running) -> Non
 
     assert "responsible  bo, by 20" in assigned.out
     assert (extended.json["version"], extended.json["acknowledged_by"]) == (3, "olga")
-    assert "by olga: probe-again" in probed.out
+    assert probed.code == Exit.USAGE
+    assert "It may be confirm or" in probed.said
 
 
 @pytest.mark.parametrize(

@@ -284,3 +284,16 @@ async def test_a_loss_that_is_noticed_in_a_thread_ends_the_body_in_its_loop(
     assert await working == "went on"
     await until(lambda: notes.said[-1].startswith("lost"))
     assert notes.said == ["start 1", "cancelled", "lost superseded"]
+
+
+async def test_what_was_given_back_is_not_logged_as_lost(
+    elector: Elector, clock: HandClock, caplog: pytest.LogCaptureFixture
+):
+    leadership = await led(elector, clock)
+    with caplog.at_level("INFO"):
+        async with leadership:
+            pass
+        await until(lambda: "given back (released)" in caplog.text)
+
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert "is lost" not in caplog.text

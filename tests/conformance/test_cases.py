@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 async def opened(store: Books, effect_id: str, **changes: Any) -> CaseRecord:
     given: dict[str, Any] = {
         "effect_id": effect_id, "scope": Scope("report"), "unit": "u-1", "item": None,
-        "destination": "crm", "term": 7, "reason": "no-guard", "detail": "Nobody knows.",
+        "destination": "crm", "term": 7, "reason": "probes-failed", "detail": "Nobody knows.",
         "owner": "ops", "deadline_ms": HOUR_MS, "evidence": {"request": {"fingerprint": "ab"}},
     }  # fmt: skip
     return await store.ledger.open_case(Opening(**(given | changes)))
@@ -242,7 +242,7 @@ async def test_exceptions_are_listed_by_age_in_pages(store: Books):
     await acted(store, await case(store, ids[0]), "confirm")
     assert await found(closed=True) == {ids[0]}
     census = await reader.case_census(store.ledger.clock.now_ms() + HOUR_MS)
-    assert (census.by_reason, census.overdue, census.to_escalate) == ({"no-guard": 4}, 4, 4)
+    assert (census.by_reason, census.overdue, census.to_escalate) == ({"probes-failed": 4}, 4, 4)
     assert (census.alerts_waiting, census.oldest_at_ms) == (5, store.ledger.clock.now_ms() - 2)
 
 

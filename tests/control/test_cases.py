@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.control.asked import looking_office
 from tests.control.office import SEAL_S, Office, said_by
 from tests.control.test_keepers import lines
 from tests.control.test_metrics import scraped
 from tests.house import FUNCTION, Got
-from tests.proxy.setting import READ, destination, eventually, principals
-from tests.raw_destination import Received, Wire, answer
+from tests.proxy.setting import destination, eventually, principals
+from tests.raw_destination import answer
 
 SENT = {"Fence_Authorization": "Bearer fg_ana"}
 PEOPLE = {
@@ -70,9 +70,7 @@ async def test_an_effect_that_nobody_can_settle_waits_for_a_person(office: Offic
     assert (case["function"], case["destination"], case["term"]) == ("relatorio", "crm", 7)
     assert (case["owner"], case["overdue"], case["version"]) == ("ops-comercial", False, 1)
     assert "Nobody knows whether POST /k-1 took effect at crm" in case["detail"]
-    assert case["allowed_actions"] == [
-        "probe-again", "confirm", "not-applied", "abandon", "assign", "extend"
-    ]  # fmt: skip
+    assert case["allowed_actions"] == ["confirm", "not-applied", "abandon", "assign", "extend"]
     effect = await office.effect(effect_id)
     assert (effect["state"], effect["outcome"]) == ("exception", "unknown")
     assert case["seal_at"] == effect["attempts"][0]["seal_at"]
@@ -96,32 +94,13 @@ async def test_the_evidence_is_the_request_by_its_digest_and_what_was_answered(
     assert evidence["probes"] == []
 
 
-async def twice(request: Received, wire: Wire) -> None:
-    """Answer a search as a destination does that has carried a request out two times."""
-    mark = request.target.partition("ref=")[2]
-    body = json.dumps({"items": [{"ref": mark}, {"ref": mark}]}).encode()
-    await answer(200, body, [("Content-Type", "application/json")])(request, wire)
-
-
 async def test_what_the_destination_was_asked_is_evidence_too(open_office: Any) -> None:
-    write = """match: "POST /{rest*}"
-    does: write
-    guard: look_first
-    send_as: {header: {X-Ref: "{effect}"}}
-    look:
-      request: GET /search?ref={effect}
-      each: items
-      settle: 1s
-      found: {same: {ref: "{effect}"}}
-      missing: {status: 404}"""
-    office: Office = await open_office(
-        lambda crm: {"crm": destination(crm, READ, write), "relatorio": FUNCTION}
-    )
-    office.crm.on("/search", twice)
+    office = await looking_office(open_office)
 
     case = await office.exception(await office.unknown("k-1"))
 
     assert case["reason"] == "several-matches"
+    assert case["allowed_actions"][0] == "probe-again"
     (probe,) = case["evidence"]["probes"]
     assert (probe["n"], probe["verdict"], probe["status"]) == (1, "many", 200)
     assert probe["ended_at"] >= probe["started_at"]
@@ -224,7 +203,17 @@ async def test_a_decision_closes_it_and_says_what_becomes_of_the_key(
     assert (await office.house.get("/v1/exceptions")).json["items"] == []
 
 
-async def test_probing_again_gives_it_back_to_the_gateway(office: Office) -> None:
+async def test_what_no_question_can_settle_is_not_probed_again(office: Office) -> None:
+    case = await office.exception(await office.unknown())
+
+    got = await act(office, case, "probe-again")
+
+    assert (got.status, got.problem) == (400, "malformed")
+    assert got.json["allowed_actions"] == case["allowed_actions"]
+
+
+async def test_probing_again_gives_it_back_to_the_gateway(open_office: Any) -> None:
+    office = await looking_office(open_office)
     case = await office.exception(await office.unknown())
 
     got = await act(office, case, "probe-again")
@@ -233,7 +222,7 @@ async def test_probing_again_gives_it_back_to_the_gateway(office: Office) -> Non
     async def another() -> bool:
         return (await office.effect(case["effect_id"]))["exception_id"] not in (None, case["id"])
 
-    await eventually(another)  # the route has no look, so a person is asked again
+    await eventually(another)  # it is found twice again, so a person is asked again
 
 
 async def test_it_may_be_assigned_and_given_more_time(office: Office) -> None:
