@@ -33,7 +33,7 @@ class StoreClock:
             self._base_ms = max(now_ms + lag_ms, clock.wall_ms())
             self.jump_ms = self._base_ms - now_ms
             # The wall clock says that no time has passed, which cannot be: it is wrong.
-            self.downtime_unknown = bool(now_ms) and clock.wall_ms() <= now_ms + lag_ms
+            self.downtime_unknown = bool(now_ms) and self.jump_ms <= lag_ms
 
     @classmethod
     def fresh(cls, clock: Clock) -> StoreClock:

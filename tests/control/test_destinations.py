@@ -117,6 +117,8 @@ async def test_every_path_of_the_description_answers(leased: Office) -> None:
     asked = 0
 
     for path, item in document["paths"].items():
+        if path.endswith("/probe-again"):
+            continue  # not for an effect whose route has no look: test_cases.py asks for it
         if path.startswith("/v1/units/"):
             continue  # each needs a leader and its unit: test_units.py goes through them
         real = path
