@@ -15,7 +15,7 @@ from gateway.core.match import Match
 from gateway.core.policy import Does, Limits, Route, Test
 from gateway.core.probe import Failed, Finding, Found, Missing
 from gateway.core.template import Template
-from tests.conformance.books import SETTLE_MS, TIMEOUT_MS
+from tests.conformance.books import SEAL_MS, SETTLE_MS, TIMEOUT_MS
 from tests.simulation.destination import hold
 
 LAG_MS: Final = 1_500
@@ -83,6 +83,10 @@ class Sent:
     seal_at_ms: int
     condition: int = 0
 
+    @property
+    def sent_ms(self) -> int:
+        return self.seal_at_ms - SEAL_MS
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -122,7 +126,7 @@ class Destination:
             case "version" | "condition" if self.record(sent.thing).version != sent.condition:
                 return Outcome.REJECTED
             case "keyed" | "keyed-one" if same and now_ms < same[-1].at_ms + WINDOW_MS:
-                if sent.kind == "keyed" or not self._travels(sent):
+                if sent.kind == "keyed" or same[-1].at_ms <= sent.sent_ms:
                     return Outcome.CONFIRMED  # the first one's answer again
         self._apply(sent, now_ms, lag_ms)
         return Outcome.CONFIRMED
@@ -154,7 +158,6 @@ class Destination:
             (one for one in self.on_the_wire if one[0] <= until_ms), key=lambda one: one[0]
         )
         for at, sent in due:
-            # "keyed-one" looks for another that is still under way, itself not among them
             self.on_the_wire.remove((at, sent))
             self.take(sent, at, lag_ms=sent.n * 400 % LAG_MS)
 

@@ -150,6 +150,15 @@ class Reconciling(ReconcileStage):
     def it_does_what_it_decided_before(self, place: int, fate: Fate) -> None:
         self.take(self.decided.pop(place % len(self.decided)), fate, place)
 
+    @rule(place=places, fate=fates)
+    def two_look_at_one_effect_at_once(self, place: int, fate: Fate) -> None:
+        unknown = self.unknown()
+        if unknown:
+            effect_id = unknown[place % len(unknown)]
+            for one in [self.decide(effect_id), self.decide(effect_id)]:
+                if one is not None:
+                    self.take(one, fate, place)
+
     @rule(place=places, fate=fates, steps=st.integers(1, 4))
     def it_works_on_one_effect(self, place: int, fate: Fate, steps: int) -> None:
         unknown = self.unknown()
@@ -159,11 +168,15 @@ class Reconciling(ReconcileStage):
                 break
             self.answer_all()
 
-    @rule(place=places, fate=fates, steps=st.integers(2, 6))
-    def it_sees_one_effect_through(self, place: int, fate: Fate, steps: int) -> None:
-        """Each step at its time, with as little else as there may be."""
+    @rule(place=places, fate=fates, steps=st.integers(2, 8), turn=st.integers(0, 12))
+    def it_sees_one_effect_through(self, place: int, fate: Fate, steps: int, turn: int) -> None:
+        """Each step at its time, with as little else as there may be: at most a new leader that
+        takes over before the step number `turn`, and writes something of its own."""
         unknown = self.unknown()
-        for _ in range(steps if unknown else 0):
+        for at in range(steps if unknown else 0):
+            if at == turn:
+                self.terms.append(self.terms[-1] + 1)
+                self.send("mail", len(self.wanted) + 100, Fate.ANSWERED, 0)
             one = self.decide(unknown[place % len(unknown)])
             if one is None:
                 break
@@ -203,10 +216,13 @@ class Reconciling(ReconcileStage):
             if sys.exc_info()[0] is None:
                 self.everything_ends()
         finally:
-            self.watch.close()
-            self.do(stop(self.books))
-            self.runner.close()
-            self.folder.cleanup()
+            self.close()
+
+    def close(self) -> None:
+        self.watch.close()
+        self.do(stop(self.books))
+        self.runner.close()
+        self.folder.cleanup()
 
     def everything_ends(self) -> None:
         """When faults stop, every unknown effect ends: it is settled, or a person has it."""
