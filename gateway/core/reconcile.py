@@ -28,7 +28,7 @@ from typing import Final, TypeAlias
 from gateway.core.classify import CONDITION_LOST, KEY_MISUSED
 from gateway.core.effect import Outcome, ResolvedBy, add_up
 from gateway.core.guards import Guard
-from gateway.core.policy import Route
+from gateway.core.policy import Limits, Route
 from gateway.core.probe import Verdict
 
 SPACING_MIN_MS: Final = 1_000
@@ -312,11 +312,17 @@ def _by_key(case: Case) -> Step:
     same_as = _unknown(case)[0].n
     earliest_ms = _earliest_ms(case, after_seal=key.at_once == 1)
     used_from_ms = min(one.began_at_ms for one in case.tries if one.sent)
-    if case.window_unsure or max(earliest_ms, case.now_ms) >= used_from_ms + int(
-        key.window_ms * WINDOW_USED
-    ):
+    until_ms = used_from_ms + _usable_ms(key.window_ms, case.route.limits)
+    if case.window_unsure or max(earliest_ms, case.now_ms) >= until_ms:
         return _by_look(case, Unsolved.WINDOW_OVER)
     return _again(case, earliest_ms, same_as)
+
+
+def _usable_ms(window_ms: int, limits: Limits) -> int:
+    """How much of a key's window a resend may be decided in: what is sent at its end has to be
+    admitted, sent and carried out while the destination still knows the key."""
+    under_way_ms = limits.connect_ms + limits.timeout_ms + limits.settle_ms
+    return min(int(window_ms * WINDOW_USED), window_ms - under_way_ms)
 
 
 def _by_version(case: Case) -> Step:

@@ -80,7 +80,8 @@ async def resend(house: House, again: Again) -> Outcome | NotSent:
         if house.clock.boot_s() > again.decided_s + connect_s:
             return NotSent("too-late")
         began_s = house.clock.boot_s()
-        asked = Resending(_proposal(house, again, sent), again.effect.id, again.after)
+        effect = again.effect
+        asked = Resending(_proposal(house, again, sent), effect.id, effect.version, again.after)
         ruling = await house.ledger.resend(asked)
         if ruling is None:
             return NotSent("changed-meanwhile")

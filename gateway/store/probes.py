@@ -141,13 +141,14 @@ class Concluding:
 class Resending:
     """Admit an effect's next attempt in the gateway's own name; None if it must not be sent.
 
-    Whether somebody has written to the thing since is looked at in the admission's own
-    transaction: a resend that comes after such a write would undo it. With `after`, the effect
-    is first concluded not to have happened, and nobody gets in between.
+    Whether somebody has written to the thing since, or sent the effect again, is looked at in the
+    admission's own transaction: a resend that comes after such a write would undo it. With
+    `after`, the effect is first concluded not to have happened, and nobody gets in between.
     """
 
     proposal: Proposal
     effect_id: str
+    version: int
     after: Concluding | None = None
 
     def wants(self, wanted: Wanted) -> None:
@@ -155,6 +156,9 @@ class Resending:
         Admission(self.proposal).wants(wanted)
 
     def run(self, batch: Batch) -> Ruling | None:
+        effect = batch.effects.get(self.effect_id)
+        if effect is None or effect.version != self.version:
+            return None
         if self.after is not None:
             if not self.after.run(batch):
                 return None

@@ -57,7 +57,7 @@ _ATTEMPT: Final = (
 class Unknowns:
     """How many effects are unknown, and since when the oldest has been (None if none is).
 
-    `decided` are attempts that an operator decided; they hold others back until their seal.
+    `decided` are open attempts of effects that are not: they hold others back until their seal.
     """
 
     count: int
@@ -130,10 +130,12 @@ class Reader:
 
     async def unknowns(self) -> Unknowns:
         found = await self._all(
-            "SELECT coalesce(sum(outcome = 'unknown'), 0), "
-            "min(CASE WHEN outcome = 'unknown' THEN created_at_ms END), "
-            "coalesce(sum(outcome IS NULL), 0), coalesce(sum(decided), 0) "
-            "FROM attempt WHERE open = 1",
+            "SELECT count(DISTINCT CASE WHEN e.outcome = 'unknown' AND NOT e.abandoned "
+            "THEN e.id END), "
+            "min(CASE WHEN e.outcome = 'unknown' AND NOT e.abandoned THEN a.created_at_ms END), "
+            "coalesce(sum(a.outcome IS NULL), 0), "
+            "coalesce(sum(a.decided OR e.outcome = 'confirmed'), 0) "
+            "FROM attempt a JOIN effect e ON e.id = a.effect_id WHERE a.open = 1",
             [],
         )
         return Unknowns(*found[0])

@@ -23,15 +23,18 @@ class Things:
     """Which effects have an open attempt at which thing (destination and `covers`)."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[str, str], set[str]] | None = None
+        self._of: dict[tuple[str, str], dict[str, int]] | None = None
 
-    def touch(self, db: sqlite3.Connection, thing: tuple[str, str], effect_id: str) -> set[str]:
-        """Note an open attempt at `thing`; return the other effects that have one."""
+    def touch(
+        self, db: sqlite3.Connection, thing: tuple[str, str], effect_id: str, seal_at_ms: int
+    ) -> dict[str, int]:
+        """Note an open attempt at `thing`; return the other effects that have one, and until
+        when the destination may be running it."""
         known = self._known(db)
-        here = known.setdefault(thing, set())
-        everywhere = known.get((thing[0], COVERS_ALL), set())
-        others = (here | everywhere) - {effect_id} if len(here) or everywhere else set()
-        here.add(effect_id)
+        here = known.setdefault(thing, {})
+        everywhere = known.get((thing[0], COVERS_ALL), {})
+        others = here | everywhere if len(here) or everywhere else {}
+        here[effect_id] = max(others.pop(effect_id, 0), seal_at_ms)
         return others
 
     def leave(self, db: sqlite3.Connection, thing: tuple[str, str], effect_id: str) -> None:
@@ -39,19 +42,19 @@ class Things:
         known = self._known(db)
         here = known.get(thing)
         if here is not None:
-            here.discard(effect_id)
+            here.pop(effect_id, None)
             if not here:
                 del known[thing]
 
-    def _known(self, db: sqlite3.Connection) -> dict[tuple[str, str], set[str]]:
+    def _known(self, db: sqlite3.Connection) -> dict[tuple[str, str], dict[str, int]]:
         """Read what is open on disk before the first change, of which the disk does not know."""
         if self._of is None:
             self._of = {}
-            for effect_id, destination, covers in db.execute(
-                "SELECT effect_id, destination, covers FROM attempt INDEXED BY attempt_open "
-                "WHERE open = 1"
+            for effect_id, destination, covers, seal_at_ms in db.execute(
+                "SELECT effect_id, destination, covers, seal_at_ms FROM attempt "
+                "INDEXED BY attempt_open WHERE open = 1 ORDER BY n"
             ):
-                self._of.setdefault((destination, covers), set()).add(effect_id)
+                self._of.setdefault((destination, covers), {})[effect_id] = seal_at_ms
         return self._of
 
     def forget(self) -> None:

@@ -66,9 +66,12 @@ def strand(db: sqlite3.Connection, now_ms: int, instance: str) -> int:
         for effect in rows.load_by_id(db, ids[at : at + _SWEEP]):
             batch.strand(effect)
         batch.flush()
-    # A decided attempt past its seal holds nobody back any more.
+    # Past its seal, one that was decided holds nobody back any more; nor does an unknown one
+    # whose effect another attempt has confirmed.
     db.execute(
-        "UPDATE attempt SET open = 0 WHERE open = 1 AND decided = 1 AND seal_at_ms <= ?",
+        "UPDATE attempt SET open = 0 WHERE open = 1 AND seal_at_ms <= ? AND (decided = 1 OR "
+        "(outcome = 'unknown' AND EXISTS (SELECT 1 FROM effect e "
+        "WHERE e.id = attempt.effect_id AND e.outcome = 'confirmed')))",
         (now_ms,),
     )
     return len(ids)

@@ -18,7 +18,7 @@ SEAL_MS = 35_000
 ENDED_MS = 10_000
 COUNTABLE_MS = SEAL_MS + SETTLE_MS
 LATE_MS = 1_000_000
-WINDOW_MS = 100_000
+WINDOW_MS = 300_000
 TERM = 7
 
 Attempt = tuple[Any, ...]  # began, deadline, seal, ended, outcome, reason, term, sent

@@ -69,7 +69,7 @@ def worlds(draw: Any) -> World:
         key_supported=draw(st.sampled_from([None, True, False])),
         look=draw(st.booleans()),
         if_still_missing=draw(st.sampled_from([None, "resend", "park"])),
-        window_ms=draw(st.sampled_from([None, 100_000, 10_000_000])),
+        window_ms=draw(st.sampled_from([None, 300_000, 10_000_000])),
         at_once=draw(st.sampled_from([None, 1])),
         asks_support=draw(st.booleans()),
         exact=draw(st.booleans()),

@@ -36,7 +36,7 @@ def _route(name: str, guard: Guard, *, park: bool = False, **more: object) -> Ro
         "does": Does.WRITE,
         "guard": guard,
         "look": look,
-        "limits": Limits(timeout_ms=TIMEOUT_MS, settle_ms=SETTLE_MS),
+        "limits": Limits(connect_ms=1_000, timeout_ms=TIMEOUT_MS, settle_ms=SETTLE_MS),
     }
     return Route(name=name, **(fields | more))  # type: ignore[arg-type]
 

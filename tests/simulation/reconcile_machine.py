@@ -201,7 +201,7 @@ class Reconciling(ReconcileStage):
         """Liveness: nobody waits for a seal to learn that it happened."""
         if kind in self.destination.deaf or self.true_ms < self.destination.blind_until_ms:
             return
-        sent = self.send(kind, len(self.wanted) + 10, Fate.ANSWER_LOST, 0)
+        sent = self.send(kind, len(self.wanted) + 1_000, Fate.ANSWER_LOST, 0)
         if sent is None:
             return
         self.settle(sent, Outcome.UNKNOWN)

@@ -36,7 +36,9 @@ T = TypeVar("T")
 IN_MEMORY = Path("/dev/shm")
 """What is asked here is what stands in the file, not whether a disk keeps it."""
 CONFLICT = "not applied, and answered with 4xx while an earlier attempt travels"
-ROUNDS_MAX = 400
+ROUNDS_MAX = 80
+SEND_BUDGET_MS = 1_000
+"""How old what is known may be when a resend is admitted; a paused reconciler decides again."""
 
 
 @dataclass
@@ -92,8 +94,6 @@ class ReconcileStage(RuleBasedStateMachine):
     def send(self, kind: str, number: int, fate: Fate, place: int) -> Sent | None:
         """Ask for admission of a write, and send if there is one."""
         thing = f"{kind}-{'ab'[number % 2]}" if kind in SHARED else f"{kind}-{number}"
-        if self.overlaps(thing):
-            return None
         before = self.watch.look()
         term = self.terms[-1]
         ruling = self.do(self.books.ledger.admit(self.proposal(kind, number, thing, term)))
@@ -108,17 +108,6 @@ class ReconcileStage(RuleBasedStateMachine):
         self.meet(sent, fate, place)
         self.watch.look()
         return sent
-
-    def overlaps(self, thing: str) -> bool:
-        """Whether the same leader still has a write to that record on its way. Nothing keeps two
-        of one term apart, and a worker that wants order sends them one after the other."""
-        return bool(
-            self.watch.ask(
-                "SELECT 1 FROM attempt WHERE open = 1 AND covers = ? AND term = ? "
-                "AND seal_at_ms > ?",
-                thing, self.terms[-1], self.now_ms,
-            )
-        )  # fmt: skip
 
     def proposal(self, kind: str, number: int, thing: str, term: int) -> Proposal:
         key = f"{kind}-{number}"
@@ -220,11 +209,15 @@ class ReconcileStage(RuleBasedStateMachine):
     def resend(self, one: Decided, after: Concluding | None, fate: Fate, place: int) -> bool:
         effect, leader, first = one.effect, one.leader, self.wanted[one.effect.id]
         assert leader is not None
+        if self.now_ms > one.now_ms + SEND_BUDGET_MS:
+            return False
         asked = self.proposal(first.kind, int(first.key.split("-")[-1]), first.thing, leader.term)
         assert asked.attempt is not None
         asked.attempt.resend, asked.attempt.holder = True, leader.holder
         highest = self.watch.read().highest_term
-        ruling = self.do(self.books.ledger.resend(Resending(asked, effect.id, after)))
+        ruling = self.do(
+            self.books.ledger.resend(Resending(asked, effect.id, effect.version, after))
+        )
         if ruling is None or ruling.n is None:
             return False
         hold("I4", leader.term == highest, f"{effect.id} is sent again under {leader.term}")
