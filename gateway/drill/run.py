@@ -58,7 +58,7 @@ async def play(scenario: Scenario, folder: Path) -> Played:
     began_s = time.monotonic()
     figures: Figures | None = None
     faults: list[str] = []
-    office = Office(folder, looks=scenario.looks)
+    office = Office(folder, lease=scenario.lease, looks=scenario.looks)
     office.times = replace(office.times, timeout=scenario.timeout)
     try:
         async with asyncio.timeout(LONGEST_S):
