@@ -3,6 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Half of the tests wait for something, so two runners pay off even on one core. Files stay whole.
+RUNNERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(RUNNERS) --dist loadfile
 STAMP := $(VENV)/.set-up
 
 .PHONY: setup check format lint types contracts test prove demo run bench load lock clean
@@ -22,14 +25,14 @@ check: setup ## what a change has to pass: format, lint, types, contracts, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 format: setup ## put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 test: setup ## all tests; the long proofs at a small count
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 prove: setup ## the long proofs at full count; prints the seed (repeat with FENCEGATE_SEED=...)
 	FENCEGATE_PROVE=1 $(BIN)/python -m pytest -s tests/scenarios tests/simulation tests/conformance tests/drill
