@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Outcome(StrEnum):
@@ -33,8 +34,7 @@ FREE_AGAIN = frozenset({Outcome.REJECTED, Outcome.NO_EFFECT})
 """Outcomes after which nothing has happened, so the key may be tried again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """Tells a retry from a reused key. Two digests, either of which may prove sameness.
 
     `raw` covers the bytes as received; `canonical` a lossless canonical form of the body

@@ -20,6 +20,7 @@ from gateway.core.jsonpath import Path
 VERSION: Final = 1
 CANONICAL_MAX_BYTES: Final = 1024 * 1024
 _MAX_DEPTH: Final = 64
+_VERSION_PART: Final = b"\0\0\0\3fp1"  # like all parts: its length in four bytes, and itself
 _BOUNDARY: Final = re.compile(r';\s*boundary\s*=\s*("[^"]*"|[^;\s]+)', re.IGNORECASE)
 
 CONDITIONAL_FIELDS: Final = (
@@ -119,10 +120,11 @@ def fingerprint(
                 counted.append(f"{name.lower()}:{kept}")
     essence = _BOUNDARY.sub("", content_type) if ";" in content_type else content_type
     counted.sort()
-    head = hashlib.sha256()
-    for part in (f"fp{VERSION}", method, target, essence, coding, "\n".join(counted)):
+    parts = [_VERSION_PART]
+    for part in (method, target, essence, coding, "\n".join(counted)):
         raw = part.encode("utf-8", "surrogateescape")
-        head.update(len(raw).to_bytes(4, "big") + raw)
+        parts += (len(raw).to_bytes(4, "big"), raw)
+    head = hashlib.sha256(b"".join(parts))
     canonical = None if body is None or coding else _canonical_body(content_type, body, ignore)
     canonical_digest = None
     if canonical is not None:
@@ -165,7 +167,8 @@ def canonical_json(body: bytes, ignore: Sequence[Path] = ()) -> bytes | None:
         return None
     try:
         value = _LEXEMES.decode(body.decode("utf-8"))
-        if _depth(value) > _MAX_DEPTH:
+        opened = body.count(b"{") + body.count(b"[")
+        if opened >= _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
             return None
         for path in ignore:
             _forget(value, path.steps)

@@ -173,6 +173,11 @@ class Route:
         return self.stamp is not None or in_key or drops
 
     @property
+    def needs_request(self) -> bool:
+        """Whether the request may be asked about or sent again, so that it has to be kept."""
+        return self.guard is not Guard.NONE
+
+    @property
     def resends_if_missing(self) -> bool:
         """Whether what is proven missing is sent again, and not left to a person."""
         if self.look is not None and self.look.if_still_missing is not None:

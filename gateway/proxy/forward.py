@@ -102,10 +102,10 @@ class Forwarder:
         return function is not None and function.digest == call.function.digest
 
     def _proposal(self, call: Call, limits: Limits) -> Proposal:
-        body = call.body
+        body = call.body if _keeps_request(call) else None
         made = call.dressed
         sent = None
-        if made is not None:
+        if made is not None and _keeps_request(call):
             sent = SentAs(made.method, made.target, _kept_head(call, made.headers), made.body)
         return Proposal(
             effect_id=new_effect_id(self._house.ledger.clock.now_ms()),
@@ -119,7 +119,7 @@ class Forwarder:
             timeout_ms=limits.timeout_ms,
             settle_ms=limits.settle_ms,
             item=call.fence.item,
-            request_head=_kept_head(call, call.headers),
+            request_head=_kept_head(call, call.headers) if _keeps_request(call) else None,
             request_body=body.data if body and body.file is None else None,
             request_file=body.file.name if body and body.file else None,
             observe=call.destination.mode is Mode.OBSERVE,
@@ -277,7 +277,8 @@ class Forwarder:
             house.unsettled.set()
         outcome = after.outcome if after and after.outcome else meaning.outcome
         respond.settled(answer, ruling.effect_id, n, outcome, after, ruling.highest_term)
-        if call.body is not None and meaning.outcome is not Outcome.UNKNOWN:
+        needed = meaning.outcome is Outcome.UNKNOWN and _keeps_request(call)
+        if call.body is not None and not needed:
             call.body.discard()
         return answer
 
@@ -375,6 +376,12 @@ def _policy_changed() -> Answer:
 
 def _limits(call: Call) -> Limits:
     return call.route.limits if call.route else call.destination.limits
+
+
+def _keeps_request(call: Call) -> bool:
+    """Whether the request is written down too. What nobody can ask about or send again is not:
+    it would be other people's data, kept for nothing."""
+    return call.route is not None and call.route.needs_request
 
 
 def _kept_head(call: Call, headers: list[tuple[str, str]]) -> str:

@@ -12,6 +12,8 @@ from typing import IO, Final
 from gateway.core.errors import StoreError
 
 BUSY_MS: Final = 5000
+PAGE_BYTES: Final = 8192
+"""An effect with its request and answer is 2 KB: fewer pages to write than with SQLite's 4096."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -27,6 +29,9 @@ def open_database(path: Path) -> sqlite3.Connection:
         timeout=BUSY_MS / 1000,
         cached_statements=1024,
     )
+    db.execute(
+        f"PRAGMA page_size = {PAGE_BYTES}"
+    )  # of a file that is made now; else it says nothing
     mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise StoreError(f"{path} cannot use a write-ahead log (its mode is {mode!r})")

@@ -20,7 +20,7 @@ from gateway.store.migrate import migrate, shipped
 from tests.house import Got
 from tests.scenarios.caller import NoAnswer
 from tests.scenarios.proof import count, dice
-from tests.scenarios.stage import Stage, until
+from tests.scenarios.stage import DESTINATION, Stage, until
 
 AT_ONCE: Final = 12
 SPOOL_FROM: Final = "1KiB"
@@ -155,11 +155,29 @@ def files_of(stage: Stage) -> list[Path]:
     return sorted((stage.disk / "spool").glob("*.body"))
 
 
-async def test_the_request_of_an_unknown_effect_outlives_a_kill_and_an_orphan_does_not(stage):
+LOOK = """\
+  - match: "POST|PUT|PATCH|DELETE /{rest*}"
+    does: write
+    guard: look_first
+    covers: "new/{effect}"
+    look:
+      request: "GET /notes?mark={effect}"
+      settle: 0s
+      found: {status: 299}
+      missing: {status: 298}
+      if_still_missing: park
+"""
+LOOKED_FOR = DESTINATION.partition('  - {match: "POST|')[0] + LOOK
+"""The same, but what becomes unknown is looked for, by the request as it was."""
+
+
+async def killed_while_sending(stage: Stage, text: str) -> None:
+    """Kill a gateway after one large write that was answered, and in the middle of another."""
     await stage.start_crm()
-    stage.write_policies()
+    stage.write_policies(text=text)
     await stage.start_gateway(FENCEGATE_BODY_SPOOL_BYTES=SPOOL_FROM)
     done = await stage.leader().send("POST", "/contacts", "k-0", LARGE)
+    assert done.status == 201
     sending = asyncio.ensure_future(
         stage.leader().send("POST", "/contacts", "k-1", LARGE, X_Sandbox_Fault="hold:a")
     )
@@ -167,23 +185,47 @@ async def test_the_request_of_an_unknown_effect_outlives_a_kill_and_an_orphan_do
     await stage.kill()
     with pytest.raises(NoAnswer):
         await sending
+
+
+async def swept_after_a_restart(stage: Stage) -> int:
+    await stage.start_gateway(FENCEGATE_BODY_SPOOL_BYTES=SPOOL_FROM)
+    again = await stage.leader().send("POST", "/contacts", "k-1", LARGE)
+    assert again.problem == "outcome-unknown"
+    assert await stage.terminate() == 0
+    return await sweep(stage)
+
+
+def age(file: Path, age_s: int) -> None:
+    file.touch()
+    os.utime(file, (file.stat().st_mtime - age_s,) * 2)
+
+
+async def test_the_request_of_an_unknown_effect_outlives_a_kill_and_an_orphan_does_not(stage):
+    assert LOOKED_FOR != DESTINATION
+    await killed_while_sending(stage, LOOKED_FOR)
     [kept] = files_of(stage)
     orphan, upload = kept.with_name("0" * 32 + ".body"), kept.with_name("1" * 32 + ".body")
     for path, age_s in ((orphan, 7200), (upload, 60), (kept, 7200)):
-        path.touch()
-        os.utime(path, (path.stat().st_mtime - age_s,) * 2)
+        age(path, age_s)
 
-    await stage.start_gateway(FENCEGATE_BODY_SPOOL_BYTES=SPOOL_FROM)
-    again = await stage.leader().send("POST", "/contacts", "k-1", LARGE)
-    assert await stage.terminate() == 0
-    swept = await sweep(stage)
+    assert await swept_after_a_restart(stage) == 1
 
-    assert (done.status, again.problem) == (201, "outcome-unknown")
-    assert swept == 1
     assert files_of(stage) == sorted([kept, upload])
     assert kept.read_bytes() == LARGE
     named = stage.ask_ledger("SELECT request_file FROM attempt WHERE request_file IS NOT NULL")
     assert named == [(kept.name,)]
+
+
+async def test_a_request_that_nobody_could_ask_about_or_send_again_is_not_kept(stage):
+    await killed_while_sending(stage, DESTINATION)
+    for file in files_of(stage):  # cut off by the kill
+        age(file, 7200)
+
+    await swept_after_a_restart(stage)
+
+    assert files_of(stage) == []
+    kept = stage.ask_ledger("SELECT request_head, request_body, request_file FROM attempt")
+    assert kept == [(None, None, None)] * 2
 
 
 async def sweep(stage: Stage) -> int:
