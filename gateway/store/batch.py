@@ -200,11 +200,9 @@ class Batch:
         )
         self._add_open(effect.scope, row_open)
         thing = (effect.destination, effect.covers)
-        others = self._recent.things.touch(self.db, thing, effect.id, attempt.seal_at_ms)
-        self._superseded |= others.keys()
-        if any(self.now_ms < seal_at_ms for seal_at_ms in others.values()):
-            # One is still under way and may arrive after this one, over its mark.
-            self._superseded.add(effect.id)
+        self._superseded |= self._recent.things.touch(
+            self.db, thing, effect.id, self.now_ms, attempt.seal_at_ms
+        )
 
     def change_effect(self, effect: EffectRow) -> None:
         effect.version += 1

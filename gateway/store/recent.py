@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.ids import Scope
@@ -19,34 +20,64 @@ from gateway.store.rows import COVERS_ALL, EffectRow, ScopeRow
 SCOPES_MAX: Final = 4096
 
 
+@dataclass(slots=True)
+class _Thing:
+    """Who is at one thing, and until when; and whose effects nobody has written over yet."""
+
+    seals: dict[str, int] = field(default_factory=dict)
+    alone: set[str] = field(default_factory=set)
+
+    def running(self, now_ms: int, but: str) -> bool:
+        return any(now_ms < seal for effect_id, seal in self.seals.items() if effect_id != but)
+
+
 class Things:
     """Which effects have an open attempt at which thing (destination and `covers`)."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[str, str], dict[str, int]] | None = None
+        self._of: dict[tuple[str, str], _Thing] | None = None
 
     def touch(
-        self, db: sqlite3.Connection, thing: tuple[str, str], effect_id: str, seal_at_ms: int
-    ) -> dict[str, int]:
-        """Note an open attempt at `thing`; return the other effects that have one, and until
-        when the destination may be running it."""
+        self,
+        db: sqlite3.Connection,
+        thing: tuple[str, str],
+        effect_id: str,
+        now_ms: int,
+        seal_at_ms: int,
+    ) -> set[str]:
+        """Note an open attempt at `thing`; return the effects that are written over by now.
+
+        The others that have an open attempt there are; and so is this one while another may
+        still be under way, for that one may arrive last, over this one's mark. Each is returned
+        once, since it stays so.
+        """
         known = self._known(db)
-        here = known.setdefault(thing, {})
-        everywhere = known.get((thing[0], COVERS_ALL), {})
-        others = here | everywhere if len(here) or everywhere else {}
-        here[effect_id] = max(others.pop(effect_id, 0), seal_at_ms)
-        return others
+        here = known.get(thing)
+        if here is None:
+            here = known[thing] = _Thing()
+        here.alone.discard(effect_id)
+        over, running = here.alone, here.running(now_ms, effect_id)
+        everywhere = known.get((thing[0], COVERS_ALL))
+        if everywhere is not None:
+            over |= everywhere.seals.keys() - {effect_id}
+            running = running or everywhere.running(now_ms, effect_id)
+        here.seals[effect_id] = max(here.seals.get(effect_id, 0), seal_at_ms)
+        here.alone = set() if running else {effect_id}
+        if running:
+            over.add(effect_id)
+        return over
 
     def leave(self, db: sqlite3.Connection, thing: tuple[str, str], effect_id: str) -> None:
         """Note that the effect has no open attempt at `thing` any more."""
         known = self._known(db)
         here = known.get(thing)
         if here is not None:
-            here.pop(effect_id, None)
-            if not here:
+            here.seals.pop(effect_id, None)
+            here.alone.discard(effect_id)
+            if not here.seals:
                 del known[thing]
 
-    def _known(self, db: sqlite3.Connection) -> dict[tuple[str, str], dict[str, int]]:
+    def _known(self, db: sqlite3.Connection) -> dict[tuple[str, str], _Thing]:
         """Read what is open on disk before the first change, of which the disk does not know."""
         if self._of is None:
             self._of = {}
@@ -54,7 +85,9 @@ class Things:
                 "SELECT effect_id, destination, covers, seal_at_ms FROM attempt "
                 "INDEXED BY attempt_open WHERE open = 1 ORDER BY n"
             ):
-                self._of.setdefault((destination, covers), {})[effect_id] = seal_at_ms
+                thing = self._of.setdefault((destination, covers), _Thing())
+                thing.seals[effect_id] = max(thing.seals.get(effect_id, 0), seal_at_ms)
+                thing.alone.add(effect_id)
         return self._of
 
     def forget(self) -> None:
