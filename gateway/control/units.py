@@ -22,6 +22,7 @@ from gateway.core.ids import Scope, parse_name
 from gateway.core.policy import Function
 from gateway.core.principals import Principal, Role
 from gateway.core.work import ItemState, WorkRefusal
+from gateway.store.claims import asking
 from gateway.store.work import (
     Abandoning,
     Checkpointing,
@@ -60,6 +61,8 @@ async def create_unit(
 ) -> web.Response:
     """Create a unit: 201. One that is there stands as it is: 200, with the recorded digest."""
     speech = speech_of(panel, request, principal, unit)
+    # Large plans are dear to parse: whoever is refused anyway does not get so far.
+    await _done(panel, speech, asking(speech))
     said = await read_json(request, PLAN_MAX_BYTES)
     given = as_model(PlanIn, said)
     if given.function != speech.scope.function:

@@ -138,6 +138,8 @@ class FenceView:
 
     `highest_term` 0 means that the scope has accepted none yet. `open_attempts` are those of
     the attempt's scope, destination and `covers` value, of whatever term and effect.
+    `is_grantee` says that the principal who asks is the one that the grant was given to; a name
+    alone can be said by anybody.
     """
 
     now_ms: int
@@ -145,6 +147,7 @@ class FenceView:
     holder: str | None = None
     last_term: int = 0
     grant: Grant | None = None
+    is_grantee: bool = False
     has_claim: bool = False
     unit: UnitState | None = None
     prior: PriorEffect | None = None
@@ -229,8 +232,8 @@ def _authority(attempt: Attempt | Standing, view: FenceView) -> Refusal | None:
         case Authority.LEASE:
             if attempt.term > view.last_term:
                 return Refusal.TERM_NEVER_ISSUED
-            granted = view.grant is not None and view.grant.holder == attempt.holder
-            if not granted and not _may_call(attempt, view):
+            named = view.grant is not None and view.grant.holder == attempt.holder
+            if not (_is_holder(attempt, view) if named else _may_call(attempt, view)):
                 return Refusal.NOT_HOLDER
         case Authority.EXTERNAL:
             jump = attempt.term - view.highest_term
@@ -242,6 +245,15 @@ def _authority(attempt: Attempt | Standing, view: FenceView) -> Refusal | None:
         case never:
             assert_never(never)
     return None
+
+
+def _is_holder(attempt: Attempt | Standing, view: FenceView) -> bool:
+    """Whether who uses the name of the grant's holder may: a claim does not stand in for it.
+
+    The gateway sends again in the holder's name. Where anybody may call, a name is no right.
+    """
+    by_gateway = isinstance(attempt, Attempt) and attempt.resend
+    return view.is_grantee or by_gateway or attempt.rules.callers is Callers.ANY
 
 
 def _may_call(attempt: Attempt | Standing, view: FenceView) -> bool:

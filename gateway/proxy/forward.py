@@ -10,8 +10,6 @@ import asyncio
 from pathlib import Path
 from typing import Final, assert_never
 
-import orjson
-
 from gateway.core.classify import Meaning, Reply, Silence, classify, needs_body
 from gateway.core.effect import Outcome
 from gateway.core.errors import LedgerUnavailable
@@ -102,11 +100,11 @@ class Forwarder:
         return function is not None and function.digest == call.function.digest
 
     def _proposal(self, call: Call, limits: Limits) -> Proposal:
-        body = call.body if _keeps_request(call) else None
+        body = call.body if keep.keeps_request(call) else None
         made = call.dressed
         sent = None
-        if made is not None and _keeps_request(call):
-            sent = SentAs(made.method, made.target, _kept_head(call, made.headers), made.body)
+        if made is not None and keep.keeps_request(call):
+            sent = SentAs(made.method, made.target, keep.kept_head(call, made.headers), made.body)
         return Proposal(
             effect_id=new_effect_id(self._house.ledger.clock.now_ms()),
             attempt=call.attempt,
@@ -119,7 +117,7 @@ class Forwarder:
             timeout_ms=limits.timeout_ms,
             settle_ms=limits.settle_ms,
             item=call.fence.item,
-            request_head=_kept_head(call, call.headers) if _keeps_request(call) else None,
+            request_head=keep.kept_head(call, call.headers) if keep.keeps_request(call) else None,
             request_body=body.data if body and body.file is None else None,
             request_file=body.file.name if body and body.file else None,
             observe=call.destination.mode is Mode.OBSERVE,
@@ -277,7 +275,7 @@ class Forwarder:
             house.unsettled.set()
         outcome = after.outcome if after and after.outcome else meaning.outcome
         respond.settled(answer, ruling.effect_id, n, outcome, after, ruling.highest_term)
-        needed = meaning.outcome is Outcome.UNKNOWN and _keeps_request(call)
+        needed = meaning.outcome is Outcome.UNKNOWN and keep.keeps_request(call)
         if call.body is not None and not needed:
             call.body.discard()
         return answer
@@ -376,20 +374,6 @@ def _policy_changed() -> Answer:
 
 def _limits(call: Call) -> Limits:
     return call.route.limits if call.route else call.destination.limits
-
-
-def _keeps_request(call: Call) -> bool:
-    """Whether the request is written down too. What nobody can ask about or send again is not:
-    it would be other people's data, kept for nothing."""
-    return call.route is not None and call.route.needs_request
-
-
-def _kept_head(call: Call, headers: list[tuple[str, str]]) -> str:
-    """Return the fields as the ledger keeps them: it never sees the destination's credential."""
-    login = call.destination.login
-    if login is not None:
-        headers = [field for field in headers if field[0] != login.header_name]
-    return orjson.dumps(headers).decode()
 
 
 def _headers_out(call: Call) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What is kept of a destination's answer, and what the caller gets of it."""
+"""What is kept of a request and of the destination's answer, and what the caller gets of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,22 @@ from gateway.outbound.incoming import Incoming
 from gateway.outbound.login import holds_login, without_login
 from gateway.proxy import respond
 from gateway.proxy.answer import Answer
+from gateway.proxy.call import Call
 from gateway.store.records import AnswerState, Ruling, StoredAnswer
+
+
+def keeps_request(call: Call) -> bool:
+    """Whether the request is written down too. What nobody can ask about or send again is not:
+    it would be other people's data, kept for nothing."""
+    return call.route is not None and call.route.needs_request
+
+
+def kept_head(call: Call, headers: list[tuple[str, str]]) -> str:
+    """Return the fields as the ledger keeps them: it never sees the destination's credential."""
+    login = call.destination.login
+    if login is not None:
+        headers = [field for field in headers if field[0] != login.header_name]
+    return orjson.dumps(headers).decode()
 
 
 def json_of(got: Incoming, body: bytes) -> Any:

@@ -194,9 +194,17 @@ class Checkpointing:
         return row is not None and tuple(row) == (self.data, self.expected_version + 1)
 
 
+def asking(speech: Speech) -> Reporting:
+    """Return a verb that asks the fence whether its speaker is heard. An honest higher term
+    counts; nothing is written to a unit."""
+    return Reporting(speech, ())
+
+
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """Take what a worker says of its items; each report stands for itself."""
+    """Take what a worker says of its items; each report stands for itself. Without reports it
+    is of no unit, so that one that is not there yet can be asked for.
+    """
 
     speech: Speech
     reports: Sequence[Report]
@@ -206,7 +214,9 @@ class Reporting:
 
     def run(self, batch: Batch) -> WorkAnswer:
         speech = self.speech
-        refused = refused_by_fence(batch, speech) or refused_as_closed(batch, speech)
+        refused = refused_by_fence(batch, speech)
+        if refused is None and self.reports:
+            refused = refused_as_closed(batch, speech)
         if refused is not None:
             return refused
         leading = leads(batch, speech)

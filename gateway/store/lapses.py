@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.core import lease as machine
@@ -30,6 +30,14 @@ _FREE: Final = (
     "SELECT function, unit FROM lease WHERE ended IS NOT NULL AND (unit = '' OR ended = ?)"
 )
 
+_TOLD: Final = (
+    "SELECT coalesce(max(made_at_ms), -1) FROM alert WHERE kind = 'no-eligible-candidate' "
+    "AND json_extract(body, '$.about.function') = ?"
+)
+_LED: Final = (
+    "SELECT EXISTS (SELECT 1 FROM lease WHERE function = ? AND ended IS NULL AND expires_at_ms > ?)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Lapsed:
@@ -39,6 +47,36 @@ class Lapsed:
     record: LeaseRecord
     reasons: tuple[str, ...] = ()
     uncertain: int = 0
+
+
+@dataclass(slots=True)
+class _Vacant:
+    """The scopes that nobody can lead, and when people were last told so of a function.
+
+    Candidates are a function's, so its scopes are deserted together: a leader that dies leaves
+    all of its units behind, and people need to hear of it once.
+    """
+
+    scopes: set[Scope]
+    listening_since_ms: int = 0
+    told_at_ms: dict[str, int] = field(default_factory=dict)
+
+    def is_told(self, batch: Batch, row: LeaseRow) -> bool:
+        """Whether people know of the function since this scope was last led."""
+        function = row.scope.function
+        if not any(scope.function == function for scope in self.scopes):
+            return False
+        if function not in self.told_at_ms:
+            (at_ms,) = batch.db.execute(_TOLD, (function,)).fetchone()
+            self.told_at_ms[function] = at_ms
+        since_ms = (row.lease.ended_at_ms or 0) if row.lease else 0
+        return self.told_at_ms[function] >= since_ms
+
+    def tell(self, batch: Batch, scope: Scope, reasons: Sequence[str], owner: str) -> None:
+        (led,) = batch.db.execute(_LED, (scope.function, batch.now_ms)).fetchone()
+        named = scope if led else Scope(scope.function, "")  # the function, if nobody leads there
+        nobody_may_lead(batch, named, list(reasons), owner)
+        self.told_at_ms[scope.function] = batch.now_ms
 
 
 def lapse(
@@ -53,19 +91,20 @@ def lapse(
     Return what was met, when there may be something again, and the scopes without a candidate;
     `known_vacant` are those of the last turn, which are not told again.
     """
-    vacant = set(known_vacant)  # what a turn that fails has found out is found out again
+    vacant = _Vacant(set(known_vacant))  # what a turn that fails has found out it finds out again
     margin_ms = max((one.rules.margin_ms for one in terms.values()), default=0)
     live = _scopes(db.execute(_LIVE))
     due = set(_scopes(db.execute(_DUE, (now_ms + margin_ms,))))
-    vacant -= set(live)
-    free = [s for s in _scopes(db.execute(_FREE, (Ended.EXPIRED.value,))) if s not in vacant]
+    vacant.scopes.difference_update(live)
+    freed = _scopes(db.execute(_FREE, (Ended.EXPIRED.value,)))
+    free = [scope for scope in freed if scope not in vacant.scopes]
     asked = {(name, "") for (name,) in db.execute("SELECT DISTINCT function FROM candidate")}
     open_to_all = {Scope(*one) for one in asked} - {*live, *free}
     batch = Batch(db, now_ms, instance)
     wanted = Wanted()
     wanted.grants.update(s for s in (*due, *free, *open_to_all) if s.function in terms)
     batch.load(wanted)
-    (listening_since_ms,) = db.execute(
+    (vacant.listening_since_ms,) = db.execute(
         "SELECT coalesce(max(started_at_ms), 0) FROM instance WHERE id = ?", (instance,)
     ).fetchone()
     found: list[Lapsed] = []
@@ -76,8 +115,8 @@ def lapse(
         if row.lease is not None and row.lease.ended is None:
             count = bring_up_to_date(batch, row, known)
             found += _ended_or_late(batch, row, known, count)
-        found += _vacancy(batch, row, known, count, vacant, listening_since_ms)
-        if scope not in vacant:
+        found += _vacancy(batch, row, known, count, vacant)
+        if scope not in vacant.scopes:
             late = row.uncertain_at_ms is not None
             looks.append(next_look_ms(record_of(batch, row, count), known, late=late))
     batch.flush()
@@ -85,7 +124,7 @@ def lapse(
     if next_ms is not None:  # of those that were not looked at now
         looks.append(next_ms - margin_ms)
     due_at_ms = min((at for at in looks if at is not None), default=None)
-    return found, due_at_ms, frozenset(vacant)
+    return found, due_at_ms, frozenset(vacant.scopes)
 
 
 def next_look_ms(record: LeaseRecord, terms: FunctionTerms, *, late: bool = False) -> int | None:
@@ -137,14 +176,10 @@ def _ended_or_late(batch: Batch, row: LeaseRow, terms: FunctionTerms, count: int
 
 
 def _vacancy(
-    batch: Batch,
-    row: LeaseRow,
-    terms: FunctionTerms,
-    count: int,
-    vacant: set[Scope],
-    listening_since_ms: int,
+    batch: Batch, row: LeaseRow, terms: FunctionTerms, count: int, vacant: _Vacant
 ) -> list[Lapsed]:
-    """Raise the alarm once for each time that a scope is left with nobody to lead it.
+    """Journal once for each time that a scope is left with nobody to lead it, and alert once for
+    each time that a function is.
 
     A unit's scope that was given back is done with, not deserted. While no gateway ran, nobody
     could report, so silence counts from its start.
@@ -155,14 +190,13 @@ def _vacancy(
     done = bool(scope.unit) and lease is not None and lease.ended is not Ended.EXPIRED
     waited = lease is None
     if lease is not None:
-        silent_since_ms = max(lease.ended_at_ms or 0, listening_since_ms)
+        silent_since_ms = max(lease.ended_at_ms or 0, vacant.listening_since_ms)
         waited = batch.now_ms >= silent_since_ms + terms.rules.fresh_for_ms
     if reasons is None or done or (lease is None and not reasons):
-        vacant.discard(scope)
+        vacant.scopes.discard(scope)
         return []
-    if not waited or scope in vacant:
+    if not waited or scope in vacant.scopes:
         return []
-    vacant.add(scope)
     batch.journal(
         "no-eligible-candidate",
         scope,
@@ -173,7 +207,9 @@ def _vacancy(
         responsible=terms.owner or None,
         detail={"reasons": reasons},
     )
-    nobody_may_lead(batch, scope, list(reasons), terms.owner)
+    if not vacant.is_told(batch, row):
+        vacant.tell(batch, scope, reasons, terms.owner)
+    vacant.scopes.add(scope)
     return [Lapsed("no-eligible-candidate", record_of(batch, row, count), tuple(reasons))]
 
 

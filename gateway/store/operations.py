@@ -13,7 +13,6 @@ from gateway.core.fence import (
     Callers,
     Decision,
     FenceView,
-    Grant,
     Refuse,
     Replay,
     UnitState,
@@ -21,6 +20,7 @@ from gateway.core.fence import (
     decide,
 )
 from gateway.core.ids import Scope
+from gateway.core.lease import Lease
 from gateway.core.work import claim_is_live
 from gateway.store import work_rows
 from gateway.store.batch import Batch, Wanted
@@ -71,12 +71,14 @@ class Admission:
             if _own_intent(prior, proposal):
                 return _ruling(batch, proposal, Admit(1), prior.id, 1)
             batch.strand(prior)
+        lease = _latest_lease(batch, attempt)
         view = FenceView(
             now_ms=batch.now_ms,
             highest_term=scope.highest_term,
             holder=scope.holder,
             last_term=scope.last_term,
-            grant=_latest_grant(batch, attempt),
+            grant=lease.for_fence() if lease else None,
+            is_grantee=lease is not None and lease.principal == proposal.principal,
             has_claim=_has_claim(batch, attempt),
             unit=_unit(batch, attempt),
             prior=prior.as_prior() if prior else None,
@@ -105,12 +107,11 @@ class Admission:
         return _ruling(batch, proposal, decision, prior.id if prior else "", None)
 
 
-def _latest_grant(batch: Batch, attempt: Attempt) -> Grant | None:
-    """Return what the scope's lease says, where the gateway grants its terms."""
+def _latest_lease(batch: Batch, attempt: Attempt) -> Lease | None:
+    """Return the scope's latest lease, where the gateway grants its terms."""
     if attempt.rules.authority is not Authority.LEASE:
         return None
-    lease = batch.book.lease(attempt.scope).lease
-    return None if lease is None else lease.for_fence()
+    return batch.book.lease(attempt.scope).lease
 
 
 def _has_claim(batch: Batch, attempt: Attempt) -> bool:

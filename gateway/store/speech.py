@@ -13,6 +13,7 @@ from gateway.core.fence import (
     Standing,
     may_speak,
 )
+from gateway.core.lease import Lease
 from gateway.core.work import UnitStatus, WorkRefusal
 from gateway.store import work_rows
 from gateway.store.batch import Batch, Wanted
@@ -36,13 +37,14 @@ def refused_by_fence(batch: Batch, speech: Speech) -> WorkAnswer | None:
     by_claim = rules.callers is Callers.LEADER_OR_CLAIMANT and not speech.leader_only
     if speech.leader_only and rules.callers is Callers.LEADER_OR_CLAIMANT:
         rules = replace(rules, callers=Callers.LEADER)
-    lease = batch.book.lease(speech.scope).lease if rules.authority is Authority.LEASE else None
+    lease = _latest_lease(batch, speech)
     view = FenceView(
         now_ms=batch.now_ms,
         highest_term=scope.highest_term,
         holder=scope.holder,
         last_term=scope.last_term,
         grant=lease.for_fence() if lease else None,
+        is_grantee=lease is not None and lease.principal == speech.principal,
         has_claim=not speech.leader_only,
     )
     refusal = may_speak(Standing(speech.term, speech.holder, rules), view)
@@ -67,7 +69,19 @@ def refused_by_fence(batch: Batch, speech: Speech) -> WorkAnswer | None:
 
 def leads(batch: Batch, speech: Speech) -> bool:
     """Whether the speaker, whom the fence has let through, is the leader itself."""
-    return batch.scopes[speech.scope].holder == speech.holder
+    if batch.scopes[speech.scope].holder != speech.holder:
+        return False
+    if speech.rules.authority is not Authority.LEASE:
+        return True
+    # Where anybody may call, the fence lets anybody use the leader's name.
+    lease = _latest_lease(batch, speech)
+    return lease is not None and lease.principal == speech.principal
+
+
+def _latest_lease(batch: Batch, speech: Speech) -> Lease | None:
+    if speech.rules.authority is not Authority.LEASE:
+        return None
+    return batch.book.lease(speech.scope).lease
 
 
 def refused_as_closed(batch: Batch, speech: Speech) -> WorkAnswer | None:

@@ -162,7 +162,12 @@ def came_to(answer: LeaseAnswer) -> str:
 
 def by(lease: Lease) -> dict[str, Any]:
     """Return how whoever holds `lease` says so in a proposal."""
-    return {"term": lease.term, "holder": lease.holder, "rules": LEASED}
+    return {
+        "term": lease.term,
+        "holder": lease.holder,
+        "rules": LEASED,
+        "principal": lease.principal,
+    }
 
 
 def worker_of(holder: str, term: int = 0, **more: Any) -> Ask:

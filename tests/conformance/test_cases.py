@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.ids import Scope
 from gateway.store.case_records import Act, Action, CaseFilter, CaseRecord, NotActed, Opening
-from tests.conformance.books import SEAL_MS, Books
+from tests.conformance.books import SEAL_MS, TERMS, Books, worker_of
 
 HOUR_MS = 3_600_000
 
@@ -288,3 +289,71 @@ async def test_a_scope_that_nobody_may_lead_is_an_alert(store: Books):
         await store.lapse()
 
     assert [kind for kind, _ in alerts(store)] == ["no-eligible-candidate"]
+
+
+UNITS = ("may", "june", "july")
+
+
+async def desert(store: Books, units: Sequence[str], apart_ms: int = 0) -> None:
+    """Let somebody lead units and leave all of them behind, some later than others."""
+    await store.report("ana#1")
+    for unit in units:
+        store.clock.advance(ms=apart_ms)
+        await store.leads("ana#1", unit=unit)
+    for _ in range(120):
+        store.clock.advance(seconds=1)
+        await store.lapse()
+
+
+def deserted(told: tuple[str, dict[str, Any]]) -> tuple[str, str | None]:
+    assert told[0] == "no-eligible-candidate"
+    return told[1]["about"]["function"], told[1]["about"].get("unit")
+
+
+@pytest.mark.parametrize("apart_ms", [0, 3000])
+async def test_a_function_that_is_deserted_with_all_its_units_is_one_alert(
+    store: Books, apart_ms: int
+):
+    await desert(store, UNITS, apart_ms)
+
+    kept = await store.transitions("no-eligible-candidate")
+    assert [deserted(each) for each in alerts(store)] == [("report", None)]
+    assert sorted(one.unit for one in kept) == sorted(UNITS)
+
+
+async def test_a_function_that_was_led_and_is_deserted_again_is_another_alert(store: Books):
+    await desert(store, UNITS)
+
+    await desert(store, ["may"])
+
+    assert [deserted(each) for each in alerts(store)] == [("report", None)] * 2
+    assert len(await store.transitions("no-eligible-candidate")) == len(UNITS) + 1
+
+
+async def test_a_unit_that_is_deserted_while_another_is_led_is_named(store: Books):
+    for unit in ("may", "june"):
+        await store.leads("ana#1", unit=unit)
+    for _ in range(60):  # it goes on with june, and does not report that it would lead more
+        store.clock.advance(seconds=1)
+        await store.renew("ana#1", 1, "june")
+        await store.lapse()
+    assert [deserted(each) for each in alerts(store)] == [("report", "may")]
+
+    for _ in range(60):
+        store.clock.advance(seconds=1)
+        await store.lapse()
+
+    assert [deserted(each) for each in alerts(store)][1:] == [("report", None)]
+
+
+async def test_each_function_that_is_deserted_is_an_alert_of_its_own(store: Books):
+    both = {"report": TERMS, "sweep": TERMS}
+    for function in both:
+        ask = worker_of("ana#1")
+        scope = Scope(function, "may")
+        await store.ledger.acquire(scope, ask, supersede=False, report=None, terms=TERMS)
+    for _ in range(4):
+        store.clock.advance(seconds=60)
+        await store.ledger.lapse(both)
+
+    assert sorted(deserted(each) for each in alerts(store)) == [("report", None), ("sweep", None)]

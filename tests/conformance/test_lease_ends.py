@@ -298,4 +298,4 @@ async def test_what_was_handed_over_is_settled_under_the_new_term_alone(store: B
 
     assert (settled.superseded, settled.highest_term) == (True, 2)
     store.clock.advance(ms=SEAL_MS)
-    assert await store.ask("k", term=2, holder="bo#1", rules=by(lease)["rules"]) == "replay"
+    assert await store.ask("k", **by(await on_disk(store))) == "replay"

@@ -113,13 +113,14 @@ async def test_admissions_around_a_grant_share_its_batch_in_order(store: Books):
     old = await store.leads("ana#1")
     store.clock.advance(ms=RULES.ttl_ms - 1)
     before = await store.admitted("before", **by(old), covers="a")
+    new = {"term": 2, "holder": "ana#2"}
 
     results = await store.together(
         store.ledger.admit(proposal("e-a", "a", covers="a", **by(old))),
         store.acquire("ana#2", supersede=True),
         store.ledger.admit(proposal("e-b", "b", covers="b", **by(old))),
-        store.ledger.admit(proposal("e-c", "c", covers="a", term=2, holder="ana#2", rules=LEASED)),
-        store.ledger.admit(proposal("e-d", "d", covers="d", term=2, holder="ana#2", rules=LEASED)),
+        store.ledger.admit(proposal("e-c", "c", covers="a", **(by(old) | new))),
+        store.ledger.admit(proposal("e-d", "d", covers="d", **(by(old) | new))),
         store.ledger.settle(settlement("e-a", Outcome.CONFIRMED)),
     )
 

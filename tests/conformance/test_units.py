@@ -172,7 +172,7 @@ async def test_a_registered_unit_is_needed_where_the_policy_says_so(store: Books
 
 async def test_under_a_lease_the_grant_decides_who_leads(store: Books):
     lease = await store.leads("leader#1")
-    site = Site(store, term=lease.term, rules=LEASED)
+    site = Site(store, term=lease.term, rules=LEASED, principal=lease.principal)
     assert outcome(await site.create()) == "taken"
     assert await site.claim("w#1", limit=1) == ["a"]
     assert outcome(await site.under(2).create()) == "term-never-issued"
@@ -186,7 +186,7 @@ async def test_under_a_lease_the_grant_decides_who_leads(store: Books):
 
 async def test_a_leader_that_steps_down_hands_nothing_out_but_hears_what_was_done(store: Books):
     lease = await store.leads("leader#1")
-    site = Site(store, term=lease.term, rules=LEASED)
+    site = Site(store, term=lease.term, rules=LEASED, principal=lease.principal)
     await site.create()
     await site.claim("w#1", limit=1)
     held = await store.ledger.admit(site.effect("k-1", "a", "w#1"))

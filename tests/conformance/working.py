@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.core.fence import Callers, FunctionRules
@@ -54,6 +54,7 @@ class Site:
     function: str = "report"
     rules: FunctionRules = OPEN_TO_CLAIMANTS
     per_unit: bool = False
+    principal: str = "worker"
 
     @property
     def leader(self) -> str:
@@ -61,7 +62,7 @@ class Site:
 
     def under(self, term: int) -> Site:
         """The same unit, as it is worked on under another term."""
-        return Site(self.books, term, self.unit, self.function, self.rules, self.per_unit)
+        return replace(self, term=term)
 
     def speech(self, holder: str = "", **more: Any) -> Speech:
         fields: dict[str, Any] = {
@@ -69,7 +70,7 @@ class Site:
             "unit": self.unit,
             "term": self.term,
             "holder": holder or self.leader,
-            "principal": "worker",
+            "principal": self.principal,
             "rules": self.rules,
         }
         return Speech(**(fields | more))
@@ -142,7 +143,7 @@ class Site:
             function=self.function,
             rules=self.rules,
             item=item,
-            **({"covers": f"crm /{item}"} | more),
+            **({"covers": f"crm /{item}", "principal": self.principal} | more),
         )
         assert asked.attempt is not None
         asked.attempt.item = item

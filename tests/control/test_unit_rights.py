@@ -44,6 +44,13 @@ async def test_writing_needs_the_workers_role_and_the_function(leader: Hand, nam
     assert (await leader.shown())["items"]["pending"] == 3
 
 
+@pytest.mark.parametrize("name", ["bo", "vera", "olga"])
+async def test_the_plan_of_whoever_may_not_create_is_not_parsed(leader: Hand, name: str):
+    got = await leader.but(by=name, unit="u-2").ask("PUT", "", b"{no JSON at all")
+
+    assert (got.status, got.problem) == (403, "forbidden")
+
+
 @pytest.mark.parametrize(
     ("name", "sees"), [("ana", True), ("vera", True), ("olga", True), ("bo", False), ("oto", False)]
 )

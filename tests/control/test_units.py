@@ -266,6 +266,31 @@ async def test_ten_thousand_items_are_laid_down_and_one_byte_too_many_is_not(off
     assert large.json["limit_bytes"] == PLAN_MAX_BYTES
 
 
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [({"term": 6}, "stale-term"), ({"holder": "bo#1"}, "term-contested")],
+)
+async def test_the_plan_of_a_leader_that_is_refused_is_not_parsed(
+    leader: Hand, changes: Any, problem: str
+):
+    other = leader.but(unit="carga:2026-10-03")
+
+    refused = await other.but(**changes).ask("PUT", "", b"{no JSON at all")
+    heard = await other.ask("PUT", "", b"{no JSON at all")
+
+    assert (refused.status, refused.problem) == (412, problem)
+    assert (heard.status, heard.problem) == (400, "malformed")
+    assert (await other.ask("GET", "", headers={})).problem == "not-found"
+
+
+async def test_asking_whether_one_is_heard_counts_no_refusal(office: Office):
+    assert (await Hand(office).create()).status == 201
+
+    metrics = (await office.house.get("/metrics")).body.decode()
+    refused = [line for line in metrics.splitlines() if "unit-unknown" in line]
+    assert [line for line in refused if not line.endswith(" 0.0")] == []
+
+
 async def test_items_are_listed_in_the_manifests_order_page_by_page(leader: Hand, worker: Hand):
     await worker.claim(limit=1)
     first = await leader.items("?limit=2")

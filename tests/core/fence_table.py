@@ -20,6 +20,7 @@ class World:
     """One attempt and what is on record, flat. As it stands it breaks no rule.
 
     `prior` is the state of the effect under the same key; its states exclude each other.
+    `resend` is the gateway's own, and `is_grantee` says that the grant's principal asks.
     `open` lists other attempts to the same thing as (effect, term, seal).
     """
 
@@ -36,6 +37,8 @@ class World:
     seen_holder: str | None = "ana#1"
     last_term: int = TERM
     granted_to: str | None = "ana#1"
+    is_grantee: bool = True
+    resend: bool = False
     expires_at_ms: int = NOW_MS + 1
     draining: bool = False
     has_claim: bool = False
@@ -62,6 +65,7 @@ class World:
                 self.registered_units,
             ),
             on_duplicate=fence.OnDuplicate(self.on_duplicate),
+            resend=self.resend,
         )
 
     def view(self, fence: ModuleType) -> Any:
@@ -74,6 +78,7 @@ class World:
             holder=self.seen_holder,
             last_term=self.last_term,
             grant=grant,
+            is_grantee=self.is_grantee,
             has_claim=self.has_claim,
             unit=None if self.unit is None else fence.UnitState(self.unit),
             prior=self._prior(fence),
@@ -226,6 +231,37 @@ def callers() -> Iterator[Row]:
                 )
 
 
+NOT_GRANTEE: Changes = {"is_grantee": False}
+CLAIMANT: Changes = {"callers": "leader-or-claimant", "has_claim": True}
+
+
+def impostors() -> Iterator[Row]:
+    """The name of the grant's holder in another principal's mouth, worst first."""
+    for name, changes in LEASE:
+        earlier = name in ("stale-term", "term-never-issued")
+        said = name if earlier else "not-holder"
+        yield f"lease: another principal, and {name}", changes | NOT_GRANTEE, f"refuse {said}"
+
+
+IMPOSTORS: list[Row] = [
+    *impostors(),
+    ("lease: the holder's name is not enough", NOT_GRANTEE, "refuse not-holder"),
+    ("lease: another principal is not told the recorded answer",
+     NOT_GRANTEE | {"prior": "confirmed"}, "refuse not-holder"),
+    ("lease: another principal's higher term does not count",
+     NOT_GRANTEE | {"highest_term": 5}, "refuse not-holder"),
+    ("lease: a claim is no excuse for the leader's name", NOT_GRANTEE | CLAIMANT,
+     "refuse not-holder"),
+    ("lease: a claimant is another principal", NOT_GRANTEE | OTHER | CLAIMANT, "admit as 1"),
+    ("lease: where anybody may call, a name is no right", NOT_GRANTEE | {"callers": "any"},
+     "admit as 1"),
+    ("lease: the gateway sends again in the holder's name",
+     NOT_GRANTEE | {"resend": True, "prior": "unknown"}, "admit as 3"),
+    ("lease: it does so in nobody else's",
+     NOT_GRANTEE | OTHER | {"resend": True, "prior": "unknown"}, "refuse not-holder"),
+    ("external: nobody is a grantee, and none is needed", OUT | NOT_GRANTEE, "admit as 1"),
+]  # fmt: skip
+
 KEYS: list[Row] = [
     *((f"another request under a key that is {state}",
        {"prior": state, "body": b"another request"}, "refuse key-reused")
@@ -293,6 +329,7 @@ ROWS: list[Row] = [
     *LAST,
     *TERMS,
     *callers(),
+    *IMPOSTORS,
     *KEYS,
     *LIVENESS,
     *BARRIERS,

@@ -107,6 +107,7 @@ def test_a_refusal_for_another_reason_says_nothing_of_the_effect():
         seen_holder=st.sampled_from([None, "ana#1", "bo#1"]),
         last_term=st.integers(0, 9),
         granted_to=st.sampled_from([None, "ana#1", "bo#1"]),
+        is_grantee=st.booleans(),
         expires_at_ms=st.integers(NOW_MS - 1, NOW_MS + 1),
         draining=st.booleans(),
         has_claim=st.booleans(),
@@ -136,6 +137,8 @@ def test_no_situation_lets_through_what_the_promises_forbid(world: World):
         if world.authority == "lease":
             assert world.term <= world.last_term
             assert world.holder == world.granted_to or world.callers != "leader"
+            if world.holder == world.granted_to:
+                assert world.is_grantee or world.callers == "any"
     if isinstance(decision, Admit | Wait):
         assert world.prior in (None, "rejected", "no-effect")
         assert world.unit != "closed"

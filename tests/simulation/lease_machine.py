@@ -155,6 +155,12 @@ class Leadership(Stage):
     def a_zombie_writes(self, place: int, key: str, covers: str) -> None:
         self.write(*self.known[place % len(self.known)], key, covers)
 
+    @rule(key=keys, covers=covers)
+    def another_principal_writes_by_the_leaders_name(self, key: str, covers: str) -> None:
+        lease = self.watch.seen.lease
+        if lease is not None:
+            self.write(lease.holder, lease.term, f"{key}-{self.books.born}", covers, "eve")
+
     @rule(place=places, key=keys, covers=covers, later=st.integers(-1, 1))
     def somebody_writes_under_a_term_beside_the_leaders(
         self, place: int, key: str, covers: str, later: int
@@ -185,7 +191,7 @@ class Leadership(Stage):
         wanted = [
             proposal(
                 self.books.next_id(), key, term=lease.term, holder=lease.holder, covers=covers,
-                rules=LEASED,
+                rules=LEASED, principal=lease.principal,
             )
             for key, covers in asked
         ]  # fmt: skip

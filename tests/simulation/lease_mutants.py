@@ -50,7 +50,10 @@ LEASE_MUTANTS = [
     Mutant("the fence's look at the draining", fence, "_lease_liveness",
            "if view.grant.draining", "if False"),
     Mutant("the fence's look at the holder", fence, "_authority",
-           "if not granted and not _may_call(attempt, view):", "if False:"),
+           "if not (_is_holder(attempt, view) if named else _may_call(attempt, view)):",
+           "if False:"),
+    Mutant("the fence's look at the principal", fence, "_is_holder",
+           "return view.is_grantee or", "return True or"),
     Mutant("the fence's look at the term", fence, "_authority",
            "if attempt.term < view.highest_term:", "if False:"),
     Mutant("the fence's look at the last term", fence, "_authority",
@@ -77,6 +80,7 @@ LEASE_ESSENTIAL = frozenset(
         "the term that a release names", "the holder that a renewal names",
         "a new term for a new incarnation", "one leader at a time", "the term from the last term",
         "the deadline from before the question", "the clock that never goes back",
+        "the fence's look at the principal",
     }
 )  # fmt: skip
 """Those that every run of the tests takes away; the others wait for a proof."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 
+from gateway.core.candidates import worker_name
 from gateway.core.lease import Granted
 from gateway.store.lease_records import LeaseAnswer
 from tests.conformance.books import LEASED, RULES, SEAL_MS, Books, came_to, verdict
@@ -119,19 +120,18 @@ class Stage(RuleBasedStateMachine):
         if isinstance(answer.answer, Granted):
             self.known.append((answer.answer.lease.holder, answer.answer.lease.term))
 
-    def write(self, holder: str, term: int, key: str, covers: str) -> str:
+    def write(self, holder: str, term: int, key: str, covers: str, principal: str = "") -> str:
         """Ask for admission under a term; return what was said."""
         before = self.look()
-        ruling = self.do(
-            self.books.admit(key, term=term, holder=holder, covers=covers, rules=LEASED)
-        )
+        who = {"holder": holder, "principal": principal or worker_name(holder)}
+        ruling = self.do(self.books.admit(key, term=term, covers=covers, rules=LEASED, **who))
         hold("I18", ruling.now_ms >= self.latest_ms, f"{ruling.now_ms} after {self.latest_ms}")
         self.latest_ms = ruling.now_ms
         after = self.look()
         check_raises(before, after, {})
         hold("I16", after.lease == before.lease, f"a write made {after.lease} of {before.lease}")
         if ruling.n is not None:
-            check_admission(holder, term, before, ruling.now_ms, highest_term=before.highest_term)
+            check_admission(who, term, before, ruling.now_ms, highest_term=before.highest_term)
             self.admitted.append((ruling.effect_id, ruling.n))
         return verdict(ruling)
 

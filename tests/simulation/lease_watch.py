@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -170,17 +170,19 @@ def _check_change(request: Request, before: LeaseSnapshot, lease: Lease, now_ms:
 
 
 def check_admission(
-    holder: str, term: int, before: LeaseSnapshot, now_ms: int, *, highest_term: int
+    who: Mapping[str, str], term: int, before: LeaseSnapshot, now_ms: int, *, highest_term: int
 ) -> None:
-    """I4: what is admitted carries the highest term, and a live lease of its holder."""
+    """I4: what is admitted carries the highest term, and a live lease of its holder and
+    principal."""
     lease = before.lease
-    hold("I4", term == highest_term, f"{term} of {holder} is admitted under {highest_term}")
+    hold("I4", term == highest_term, f"{term} of {who} is admitted under {highest_term}")
     hold(
         "I4",
-        lease is not None and (lease.term, lease.holder) == (term, holder),
-        f"{term} of {holder} is admitted under {lease}",
+        lease is not None
+        and (lease.term, lease.holder, lease.principal) == (term, who["holder"], who["principal"]),
+        f"{term} of {who} is admitted under {lease}",
     )
-    hold("I4", before.leads(now_ms), f"{term} of {holder} is admitted at {now_ms} under {lease}")
+    hold("I4", before.leads(now_ms), f"{term} of {who} is admitted at {now_ms} under {lease}")
     hold("I4", lease is not None and not lease.draining, f"{lease} is draining and admits")
 
 
