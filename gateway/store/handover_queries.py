@@ -65,11 +65,12 @@ async def handover(
     rows: Rows, function: str, unit: str | None, term: int | None
 ) -> HandoverRecord | None:
     """Return a function's change of term: to `term`, or the latest one."""
-    conditions, parameters = ["function = ?"], [function]
+    conditions = ["function = ?"]
+    parameters: list[Any] = [function]
     for column, value in (("unit", unit), ("term", term)):
         if value is not None:
             conditions.append(f"{column} = ?")
-            parameters.append(value)  # type: ignore[arg-type]
+            parameters.append(value)
     found = await rows(
         "SELECT unit, term, holder, previous_term, previous_holder, at_ms, effects FROM handover "
         f"WHERE {' AND '.join(conditions)} ORDER BY at_ms DESC, term DESC LIMIT 1",

@@ -25,10 +25,11 @@ pathlib.Path(sys.argv[1]).write_text(f"127.0.0.1:{server.server_port}")
 server.serve_forever()
 """
 DEAF = """
-import pathlib, signal, sys, time
+import pathlib, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 pathlib.Path(sys.argv[1]).write_text("1")
-time.sleep(60)
+while True:
+    signal.pause()
 """
 
 
@@ -54,7 +55,7 @@ def test_a_child_that_dies_is_reported_with_its_last_words(tmp_path):
 
 def test_a_child_that_never_gets_ready_is_given_up(tmp_path):
     with Children(tmp_path) as children:
-        child = children.start("idle", python("-c", "import time; time.sleep(60)"))
+        child = children.start("idle", python("-c", "import signal; signal.pause()"))
 
         with pytest.raises(ChildFailed, match="no port in port within"):
             wait_for_port(child, tmp_path / "port", timeout_s=0.1)
@@ -86,7 +87,7 @@ def test_leaving_the_block_stops_the_children_even_after_an_error(tmp_path):
 
     def fail() -> None:
         with children:
-            children.start("idle", python("-c", "import time; time.sleep(60)"))
+            children.start("idle", python("-c", "import signal; signal.pause()"))
             raise RuntimeError("the run went wrong")
 
     with pytest.raises(RuntimeError, match="the run went wrong"):

@@ -26,6 +26,10 @@ def test_the_table_of_guards_of_reconciliation_names_each_once():
             assert callable(mutant.function())  # the text that it replaces is still there
 
 
+def test_with_every_guard_in_place_nothing_breaks():
+    assert killer(Reconciling, count(40, 3000)) is None
+
+
 @pytest.mark.parametrize(
     "broken",
     [
