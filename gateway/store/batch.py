@@ -6,9 +6,7 @@ in one transaction gives what deciding them one after another would have given.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -18,11 +16,13 @@ from gateway.core.errors import InvariantError
 from gateway.core.fence import UnitState
 from gateway.core.ids import EffectKey, Scope
 from gateway.store import rows
+from gateway.store.database import Database
 from gateway.store.journal import Journal
 from gateway.store.lease_rows import LeaseBook
 from gateway.store.recent import Recent
 from gateway.store.records import StoredAnswer
 from gateway.store.rows import COVERS_ALL, AttemptRow, EffectRow, OpenRow, ScopeRow
+from gateway.store.wanted import Wanted
 
 STRANDED_AFTER_MS: Final = 1000
 """How long past its deadline an intent's owner has for settling it."""
@@ -41,6 +41,9 @@ _INSERT_ANSWER: Final = (
     "INSERT INTO answer (seq, effect_id, n, status, headers, body, body_sha256, body_bytes, "
     "state, at_ms)"
 )
+_INSERT_SCOPE: Final = (
+    "INSERT INTO scope (function, unit, highest_term, last_term, holder, raised_at_ms)"
+)
 _UPSERT_SCOPE: Final = (
     " ON CONFLICT (function, unit) DO UPDATE SET highest_term = excluded.highest_term, "
     "last_term = excluded.last_term, holder = excluded.holder, "
@@ -48,27 +51,11 @@ _UPSERT_SCOPE: Final = (
 )
 
 
-@dataclass(slots=True)
-class Wanted:
-    """What a batch has to load before it can decide."""
-
-    keys: set[EffectKey] = field(default_factory=set)
-    ids: set[str] = field(default_factory=set)
-    tries: set[tuple[str, int]] = field(default_factory=set)
-    scopes: set[Scope] = field(default_factory=set)
-    covers: set[tuple[Scope, str, str]] = field(default_factory=set)
-    terms: dict[Scope, int] = field(default_factory=dict)
-    leases: set[Scope] = field(default_factory=set)
-    grants: set[Scope] = field(default_factory=set)  # a new term may be given out
-    candidates: set[str] = field(default_factory=set)
-    claimants: bool = False  # the current term's own attempts may hold somebody back
-
-
 class Batch:
     """The rows at work. Operations read and change them; `flush` writes what changed."""
 
     def __init__(
-        self, db: sqlite3.Connection, now_ms: int, instance: str, recent: Recent | None = None
+        self, db: Database, now_ms: int, instance: str, recent: Recent | None = None
     ) -> None:
         self.db = db
         self._recent = recent or Recent()
@@ -90,13 +77,18 @@ class Batch:
         self.count_refusal = self._journal.count_refusal
         self.add_handover = self._journal.add_handover
         self._superseded: set[str] = set()
+        self._running: frozenset[str] | None = None
         self.units: dict[Scope, UnitState | None] = {}
         self.book = LeaseBook(db, now_ms, self._recent.leadership)
 
     # -- loading
 
     def load(self, wanted: Wanted) -> None:
+        """Load what is wanted. Locks are taken before, so that what is read stands still."""
         recent = self._recent
+        if not self.db.alone:
+            recent.things.look_at(self.db, wanted.things)
+            recent.number_answers(self.db, wanted.answers)
         for effect_id in wanted.ids:
             if effect_id in recent.effects:
                 self._know(recent.effects[effect_id])
@@ -239,13 +231,14 @@ class Batch:
     def strand(self, effect: EffectRow) -> None:
         """Turn the effect's intents that nobody will settle into unknown ones.
 
-        An intent is stranded past its deadline, or at once when it belongs to an earlier run
-        of this process: the file is ours alone, so that run is over.
+        An intent is stranded past its deadline, or at once when the run of a gateway that it
+        belongs to is over.
         """
         for attempt in effect.tries.values():
-            ours = attempt.instance == self.instance
+            if attempt.outcome is not None:
+                continue
             late = self.now_ms > attempt.deadline_at_ms + STRANDED_AFTER_MS
-            if attempt.outcome is None and (late or not ours):
+            if late or not self.runs(attempt.instance):
                 attempt.outcome = Outcome.UNKNOWN
                 attempt.reason = "stranded"
                 attempt.ended_at_ms = self.now_ms
@@ -253,6 +246,14 @@ class Batch:
                 effect.recount()
                 self.change_effect(effect)
                 self.journal("effect-stranded", effect.scope, effect_id=effect.id)
+
+    def runs(self, instance: str) -> bool:
+        """Whether a run of a gateway is still under way, as far as its heartbeat tells."""
+        if instance == self.instance:
+            return True
+        if self._running is None:
+            self._running = frozenset() if self.db.alone else running(self.db)
+        return instance in self._running
 
     # -- writing
 
@@ -297,6 +298,7 @@ class Batch:
             "resolved_by = v.column4, attempts = v.column5, rejected = v.column6, "
             "version = v.column7, resource = v.column8, settled_at_ms = v.column9, "
             "covers = v.column10, scope_unit = v.column11 FROM ({}) v WHERE effect.id = v.column1",
+            "ttitiiititt",
             flat,
         )
 
@@ -321,25 +323,21 @@ class Batch:
             "UPDATE attempt SET outcome = v.column3, reason = coalesce(v.column4, reason), "
             "status = coalesce(v.column5, status), ended_at_ms = v.column6, open = v.column7, "
             "decided = v.column8, "
-            "request_head = CASE WHEN v.column9 THEN request_head END, "
-            "request_body = CASE WHEN v.column9 THEN request_body END, "
-            "request_file = CASE WHEN v.column9 THEN request_file END, "
-            "sent_head = CASE WHEN v.column9 THEN sent_head END, "
-            "sent_body = CASE WHEN v.column9 THEN sent_body END, "
+            "request_head = CASE WHEN v.column9 = 1 THEN request_head END, "
+            "request_body = CASE WHEN v.column9 = 1 THEN request_body END, "
+            "request_file = CASE WHEN v.column9 = 1 THEN request_file END, "
+            "sent_head = CASE WHEN v.column9 = 1 THEN sent_head END, "
+            "sent_body = CASE WHEN v.column9 = 1 THEN sent_body END, "
             "answer_seq = coalesce(v.column10, answer_seq) "
             "FROM ({}) v WHERE attempt.effect_id = v.column1 AND attempt.n = v.column2",
+            "tittiiiiii",
             flat,
         )
 
-    def _update(self, text: str, flat: Sequence[tuple[Any, ...]]) -> None:
+    def _update(self, text: str, types: str, flat: Sequence[tuple[Any, ...]]) -> None:
         if not flat:
             return
-        if len(flat) == 1:
-            changed = self.db.execute(rows.for_one(text), flat[0]).rowcount
-        else:
-            listed = rows.values(len(flat), len(flat[0]))
-            parameters = [value for row in flat for value in row]
-            changed = self.db.execute(text.format(listed), parameters).rowcount
+        changed = self.db.execute(*self.db.dialect.listing(text, types, flat)).rowcount
         if changed != len(flat):
             raise InvariantError(f"{changed} of {len(flat)} rows were there for {text[:14]}")
 
@@ -361,11 +359,14 @@ class Batch:
             (s.scope.function, s.scope.unit, s.highest_term, s.last_term, s.holder, self.now_ms)
             for s in self._changed_scopes.values()
         ]
-        parameters = [value for row in flat for value in row]
         written = self.db.execute(
-            "INSERT INTO scope (function, unit, highest_term, last_term, holder, raised_at_ms) "
-            f"{rows.values(len(flat), 6)}{_UPSERT_SCOPE}",
-            parameters,
+            *self.db.dialect.inserting(_INSERT_SCOPE, flat, _UPSERT_SCOPE)
         ).rowcount
         if written != len(flat):
             raise InvariantError(f"{written} of {len(flat)} terms were raised")
+
+
+def running(db: Database) -> frozenset[str]:
+    """Return the runs of gateways that are under way: neither stopped nor found dead."""
+    found = db.execute("SELECT id FROM instance WHERE stopped_at_ms IS NULL").fetchall()
+    return frozenset(name for (name,) in found)

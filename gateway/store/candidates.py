@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.core.ids import Scope
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.lease_records import CandidateRecord, CandidateReport
 from gateway.store.lease_rows import CandidateRow
+from gateway.store.wanted import Wanted
 
 
 def report(

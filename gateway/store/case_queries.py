@@ -31,7 +31,7 @@ _DUE: Final = (
     "JOIN effect e ON e.id = a.effect_id LEFT JOIN reconciliation r ON r.effect_id = e.id "
     "WHERE e.outcome = 'unknown' AND e.abandoned = 0 AND e.key IS NOT NULL "
     "AND coalesce(r.next_at_ms, 0) <= ? AND NOT EXISTS (SELECT 1 FROM exception_case c "
-    "WHERE c.effect_id = e.id AND c.closed_at_ms IS NULL)) WHERE turn <= ? "
+    "WHERE c.effect_id = e.id AND c.closed_at_ms IS NULL)) d WHERE turn <= ? "
     "ORDER BY turn, id LIMIT ?"
 )
 DUE_OF_ONE: Final = 16
@@ -118,9 +118,9 @@ async def kept_request(rows: Rows, effect_id: str, n: int) -> KeptRequest | None
 async def probes(rows: Rows, effect_id: str) -> list[ProbeRecord]:
     """Return the questions about an effect. One that an earlier run left open is lost."""
     found = await rows(
-        "SELECT n, term, started_at_ms, ended_at_ms, CASE WHEN ended_at_ms IS NULL AND instance <> "
-        "(SELECT id FROM instance ORDER BY started_at_ms DESC LIMIT 1) THEN 'lost' ELSE verdict "
-        "END, moved, status, evidence FROM probe WHERE effect_id = ? ORDER BY n",
+        "SELECT n, term, started_at_ms, ended_at_ms, CASE WHEN ended_at_ms IS NULL "
+        "AND instance NOT IN (SELECT id FROM instance WHERE stopped_at_ms IS NULL) THEN 'lost' "
+        "ELSE verdict END, moved, status, evidence FROM probe WHERE effect_id = ? ORDER BY n",
         [effect_id],
     )
     return [
@@ -181,8 +181,10 @@ async def cases(rows: Rows, wanted: CaseFilter) -> list[CaseRecord]:
 async def census(rows: Rows, now_ms: int) -> CaseCensus:
     """Count open exceptions and waiting alerts; both are few, and found by their own indexes."""
     found = await rows(
-        "SELECT c.reason, count(*), min(c.opened_at_ms), sum(c.deadline_at_ms <= ?1), "
-        f"sum((c.deadline_at_ms <= ?1 AND c.escalated_at_ms IS NULL) OR coalesce({MOOT}, 0)) "
+        "SELECT c.reason, count(*), min(c.opened_at_ms), "
+        "count(*) FILTER (WHERE c.deadline_at_ms <= ?1), "
+        "count(*) FILTER (WHERE (c.deadline_at_ms <= ?1 AND c.escalated_at_ms IS NULL) "
+        f"OR ({MOOT})) "
         "FROM exception_case c LEFT JOIN effect e ON e.id = c.effect_id "
         "WHERE c.closed_at_ms IS NULL GROUP BY c.reason",
         [now_ms],

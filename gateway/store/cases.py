@@ -14,11 +14,12 @@ from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.errors import InvariantError
 from gateway.core.ids import Scope, new_effect_id
 from gateway.store.alerts import alert
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.case_records import Act, Action, CaseRecord, NotActed, Opening
 from gateway.store.deciding import decide_effect
 from gateway.store.probes import look_anew
 from gateway.store.rows import EffectRow
+from gateway.store.wanted import Wanted
 
 CASE_COLUMNS: Final = (
     "id, effect_id, function, unit, item, destination, term, reason, detail, owner, "
@@ -91,6 +92,7 @@ class OpeningCase:
     opening: Opening
 
     def wants(self, wanted: Wanted) -> None:
+        wanted.exceptions = True
         if self.opening.effect_id is not None:
             wanted.ids.add(self.opening.effect_id)
 
@@ -140,6 +142,7 @@ class Acting:
     effect_id: str | None
 
     def wants(self, wanted: Wanted) -> None:
+        wanted.exceptions = True
         if self.effect_id is not None:
             wanted.ids.add(self.effect_id)
 
@@ -264,7 +267,7 @@ class Escalating:
     effect is not unknown any more: truth came late, or somebody resolved it otherwise."""
 
     def wants(self, wanted: Wanted) -> None:
-        return None
+        wanted.exceptions = True
 
     def run(self, batch: Batch) -> list[CaseRecord]:
         batch.flush()

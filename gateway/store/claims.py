@@ -15,7 +15,7 @@ import orjson
 from gateway.core.errors import InvariantError
 from gateway.core.work import ItemState, WorkRefusal, judge_checkpoint, judge_report
 from gateway.store import work_rows
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.speech import (
     leads,
     note,
@@ -24,6 +24,7 @@ from gateway.store.speech import (
     taken,
     want_speech,
 )
+from gateway.store.wanted import Wanted
 from gateway.store.work_records import ItemRecord, Report, Speech, WorkAnswer
 
 _NAMED: Final = 5

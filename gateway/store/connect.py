@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import IO, Final
 
 from gateway.core.errors import StoreError
+from gateway.store.sqlite import SqliteDatabase
 
 BUSY_MS: Final = 5000
 PAGE_BYTES: Final = 8192
 """An effect with its request and answer is 2 KB: fewer pages to write than with SQLite's 4096."""
 
 
-def open_database(path: Path) -> sqlite3.Connection:
+def open_database(path: Path) -> SqliteDatabase:
     """Open the file for the writer: WAL, every commit synced, transactions begun by hand.
 
     Python's own transaction handling is off: it begins one only before a change, and a
@@ -28,6 +29,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         check_same_thread=False,
         timeout=BUSY_MS / 1000,
         cached_statements=1024,
+        factory=SqliteDatabase,
     )
     db.execute(
         f"PRAGMA page_size = {PAGE_BYTES}"

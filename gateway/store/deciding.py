@@ -58,12 +58,15 @@ def decide_effect(
 def close_lost_probes(batch: Batch, effect_id: str) -> None:
     """Close the probes of an effect that nobody will close: what they would have found is lost.
 
-    Those are the ones of an earlier run, and those of this run that should have ended long ago:
-    closing them may have failed. A probe has as long as an attempt has.
+    Those are the ones of a run that is over, and those that should have ended long ago: closing
+    them may have failed. A probe has as long as an attempt has.
     """
+    over = "instance <> ?3"
+    if not batch.db.alone:
+        over += " AND instance NOT IN (SELECT id FROM instance WHERE stopped_at_ms IS NULL)"
     batch.db.execute(
         "UPDATE probe SET ended_at_ms = ?1, verdict = 'lost' "
-        "WHERE effect_id = ?2 AND ended_at_ms IS NULL AND (instance <> ?3 OR started_at_ms + ?4 "
+        f"WHERE effect_id = ?2 AND ended_at_ms IS NULL AND (({over}) OR started_at_ms + ?4 "
         "+ (SELECT max(deadline_at_ms - created_at_ms) FROM attempt WHERE effect_id = ?2) <= ?1)",
         (batch.now_ms, effect_id, batch.instance, CLOSING_MS),
     )

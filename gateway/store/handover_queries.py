@@ -145,7 +145,7 @@ async def _unit(rows: Rows, row: Sequence[Any]) -> UnitLeft:
     known: Tally = await tally(rows, function, unit)
     counted = await rows(
         "SELECT coalesce(outcome, 'in-flight'), count(*) FROM (SELECT outcome FROM effect "
-        "WHERE function = ? AND unit = ? LIMIT ?) GROUP BY 1",
+        "WHERE function = ? AND unit = ? LIMIT ?) u GROUP BY 1",
         [function, unit, _COUNTED],
     )
     return UnitLeft(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any, Final
 
 import orjson
 
 from gateway.core.ids import Scope
 from gateway.store import rows
+from gateway.store.database import Database
 from gateway.store.rows import ScopeRow
 
 _INSERT_TRANSITION: Final = (
@@ -19,8 +19,13 @@ _INSERT_HANDOVER: Final = (
     "INSERT INTO handover (function, unit, term, holder, previous_term, previous_holder, at_ms, "
     "effects)"
 )
+_INSERT_REFUSAL: Final = (
+    "INSERT INTO refusal (function, unit, destination, principal, holder, term, reason, count, "
+    "first_at_ms, last_at_ms)"
+)
 _COUNT_REFUSAL: Final = (
-    " ON CONFLICT DO UPDATE SET count = count + excluded.count, last_at_ms = excluded.last_at_ms"
+    " ON CONFLICT (function, unit, destination, principal, holder, term, reason) DO UPDATE SET "
+    "count = refusal.count + excluded.count, last_at_ms = excluded.last_at_ms"
 )
 
 RefusalKey = tuple[str, str, str, str, str, int, str]
@@ -30,7 +35,7 @@ RefusalKey = tuple[str, str, str, str, str, int, str]
 class Journal:
     """Appended to while a batch decides, written with it. `scopes` are those it speaks of."""
 
-    def __init__(self, db: sqlite3.Connection, now_ms: int) -> None:
+    def __init__(self, db: Database, now_ms: int) -> None:
         self._db = db
         self._now_ms = now_ms
         self._transitions: list[tuple[Any, ...]] = []
@@ -90,9 +95,5 @@ class Journal:
         if not self._refusals:
             return
         flat = [(*key, n, self._now_ms, self._now_ms) for key, n in self._refusals.items()]
-        parameters = [value for row in flat for value in row]
-        self._db.execute(
-            "INSERT INTO refusal (function, unit, destination, principal, holder, term, reason, "
-            f"count, first_at_ms, last_at_ms) {rows.values(len(flat), 10)}{_COUNT_REFUSAL}",
-            parameters,
-        )
+        flat.sort()  # two gateways that count the same ones wait for each other in one order
+        self._db.execute(*self._db.dialect.inserting(_INSERT_REFUSAL, flat, _COUNT_REFUSAL))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,10 +10,12 @@ from gateway.core import lease as machine
 from gateway.core.ids import Scope
 from gateway.core.lease import Ended, LeaseState
 from gateway.store.alerts import nobody_may_lead
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
+from gateway.store.database import Database
 from gateway.store.lease_records import FunctionTerms, LeaseRecord
 from gateway.store.lease_rows import LeaseRow
 from gateway.store.leases import bring_up_to_date, view_of
+from gateway.store.wanted import Wanted
 
 LOOK_MS: Final = 1000
 """How often a scope is looked at that candidates may have left."""
@@ -80,7 +81,7 @@ class _Vacant:
 
 
 def lapse(
-    db: sqlite3.Connection,
+    db: Database,
     now_ms: int,
     instance: str,
     terms: Mapping[str, FunctionTerms],
@@ -103,6 +104,7 @@ def lapse(
     batch = Batch(db, now_ms, instance)
     wanted = Wanted()
     wanted.grants.update(s for s in (*due, *free, *open_to_all) if s.function in terms)
+    db.lock(wanted)
     batch.load(wanted)
     (vacant.listening_since_ms,) = db.execute(
         "SELECT coalesce(max(started_at_ms), 0) FROM instance WHERE id = ?", (instance,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,6 +10,7 @@ from gateway.core.candidates import LOSSES_KEPT_MS, Candidate, worker_name
 from gateway.core.errors import InvariantError
 from gateway.core.ids import Scope
 from gateway.core.lease import Ended, Lease
+from gateway.store.database import Database
 from gateway.store.lease_records import CandidateRecord, CandidateReport
 
 LEASE_COLUMNS: Final = (
@@ -22,6 +22,20 @@ CANDIDATE_COLUMNS: Final = (
     "function, holder, principal, version, region, ready, priority, since_ms, reported_at_ms, "
     "following_term"
 )
+
+
+def _put(table: str, columns: str, keys: str) -> str:
+    """Return the statement that writes a row, whether it is there or not."""
+    names = columns.split(", ")
+    told = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys.split(", "))
+    return (
+        f"INSERT INTO {table} ({columns}) VALUES ({','.join('?' * len(names))}) "
+        f"ON CONFLICT ({keys}) DO UPDATE SET {told}"
+    )
+
+
+_PUT_LEASE: Final = _put("lease", LEASE_COLUMNS, "function, unit")
+_PUT_CANDIDATE: Final = _put("candidate", CANDIDATE_COLUMNS, "function, holder")
 
 
 @dataclass(slots=True)
@@ -123,7 +137,7 @@ class LeaseMemory:
 class LeaseBook:
     """The leases and candidates at work in one batch."""
 
-    def __init__(self, db: sqlite3.Connection, now_ms: int, memory: LeaseMemory) -> None:
+    def __init__(self, db: Database, now_ms: int, memory: LeaseMemory) -> None:
         self._db = db
         self._now_ms = now_ms
         self._memory = memory
@@ -191,12 +205,8 @@ class LeaseBook:
     def flush(self) -> None:
         """Write what changed. Raises InvariantError if a lease was not written."""
         if self._changed:
-            marks = ",".join("?" * 16)
             for row in self._changed.values():
-                written = self._db.execute(
-                    f"INSERT OR REPLACE INTO lease ({LEASE_COLUMNS}) VALUES ({marks})",
-                    row.written(),
-                ).rowcount
+                written = self._db.execute(_PUT_LEASE, row.written()).rowcount
                 if written != 1:
                     raise InvariantError(f"the lease of {row.scope} was not written")
         if self._withdrawn:
@@ -204,11 +214,7 @@ class LeaseBook:
                 "DELETE FROM candidate WHERE function = ? AND holder = ?", self._withdrawn
             )
         if self._reported:
-            marks = ",".join("?" * 10)
-            self._db.executemany(
-                f"INSERT OR REPLACE INTO candidate ({CANDIDATE_COLUMNS}) VALUES ({marks})",
-                [row.written() for row in self._reported.values()],
-            )
+            self._db.executemany(_PUT_CANDIDATE, [row.written() for row in self._reported.values()])
         if self._lost:
             self._db.executemany(
                 "INSERT INTO lease_loss (function, worker, at_ms) VALUES (?, ?, ?) "
@@ -221,12 +227,12 @@ class LeaseBook:
         self._lost.clear()
 
 
-def load_candidates(db: sqlite3.Connection, function: str) -> dict[str, CandidateRow]:
+def load_candidates(db: Database, function: str) -> dict[str, CandidateRow]:
     found = db.execute(f"SELECT {CANDIDATE_COLUMNS} FROM candidate WHERE function = ?", [function])
     return {row[1]: CandidateRow.read(row) for row in found.fetchall()}
 
 
-def load_losses(db: sqlite3.Connection, function: str, now_ms: int) -> dict[str, list[int]]:
+def load_losses(db: Database, function: str, now_ms: int) -> dict[str, list[int]]:
     losses: dict[str, list[int]] = {}
     found = db.execute(
         "SELECT worker, at_ms FROM lease_loss WHERE function = ? AND at_ms > ? ORDER BY at_ms",

@@ -25,7 +25,7 @@ from gateway.core.lease import (
     Turned,
 )
 from gateway.store.alerts import leader_lost
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.candidates import report
 from gateway.store.handover import in_flight, unfinished
 from gateway.store.lease_records import (
@@ -35,6 +35,7 @@ from gateway.store.lease_records import (
     LeaseRecord,
 )
 from gateway.store.lease_rows import CandidateRow, LeaseRow
+from gateway.store.wanted import Wanted
 
 _NEXT_WHEN_LOST: Final = "no new effect is admitted until an eligible candidate acquires the lease"
 _NEXT_WHEN_DRAINING: Final = "what is in flight settles; then the lease ends or is handed off"
@@ -211,6 +212,7 @@ class Renewing:
 
     def wants(self, wanted: Wanted) -> None:
         wanted.leases.add(self.scope)
+        wanted.renewals.add(self.scope)
 
     def run(self, batch: Batch) -> LeaseAnswer:
         row = batch.book.lease(self.scope)

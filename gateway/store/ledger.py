@@ -22,6 +22,7 @@ from gateway.store.case_records import Act, CaseRecord, NotActed, OpenedProbe, O
 from gateway.store.cases import Acting, Escalating, OpeningCase
 from gateway.store.clock import StoreClock
 from gateway.store.connect import FileLock, SameFile, open_database, private_folder
+from gateway.store.database import Database
 from gateway.store.lapses import LOOK_MS, Lapsed, lapse, next_look_ms
 from gateway.store.lease_records import (
     CandidateRecord,
@@ -329,13 +330,13 @@ def _prepare(path: Path, clock: Clock) -> StoreClock:
         db.close()
 
 
-def _start(db: sqlite3.Connection, now_ms: int, instance: str, version: str, jump_ms: int) -> int:
+def _start(db: Database, now_ms: int, instance: str, version: str, jump_ms: int) -> int:
     upkeep.start_instance(db, now_ms, instance, version)
     if jump_ms:
         upkeep.hold_seals(db, now_ms, jump_ms)
     return upkeep.strand(db, now_ms, instance)
 
 
-def _kept_files(db: sqlite3.Connection, now_ms: int) -> set[str]:
+def _kept_files(db: Database, now_ms: int) -> set[str]:
     found = db.execute("SELECT request_file FROM attempt WHERE request_file IS NOT NULL")
     return {name for (name,) in found.fetchall()}

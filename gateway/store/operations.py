@@ -23,10 +23,11 @@ from gateway.core.ids import Scope
 from gateway.core.lease import Lease
 from gateway.core.work import claim_is_live
 from gateway.store import work_rows
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.handover import raise_term
 from gateway.store.records import Proposal, Ruling
 from gateway.store.rows import AttemptRow, EffectRow
+from gateway.store.wanted import Wanted
 
 _NO_FINGERPRINT = Fingerprint(0, b"")
 
@@ -47,6 +48,7 @@ class Admission:
 
     def wants(self, wanted: Wanted) -> None:
         attempt = self.proposal.attempt
+        wanted.things.add((self.proposal.destination, self.proposal.covers))
         if attempt is None:
             wanted.scopes.add(Scope(""))
             return
@@ -55,6 +57,8 @@ class Admission:
         wanted.covers.add((attempt.scope, attempt.key.destination, attempt.covers))
         term = wanted.terms.get(attempt.scope, 0)
         wanted.terms[attempt.scope] = max(term, attempt.term)
+        if attempt.key.unit:
+            wanted.units_read.add(attempt.key.unit)
         if attempt.rules.authority is Authority.LEASE:
             wanted.leases.add(attempt.scope)
         if attempt.item is not None and attempt.rules.callers is not Callers.LEADER:

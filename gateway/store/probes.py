@@ -11,11 +11,12 @@ from typing import Final
 
 from gateway.core.effect import Outcome, ResolvedBy
 from gateway.core.probe import Verdict
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.case_records import OpenedProbe
 from gateway.store.deciding import close_lost_probes, decide_effect
 from gateway.store.operations import Admission
 from gateway.store.records import Proposal, Ruling
+from gateway.store.wanted import Wanted
 
 RECONCILER: Final = "reconciler"
 """The principal in whose name the gateway settles effects by itself."""
@@ -41,7 +42,7 @@ class OpeningProbe:
         db = batch.db
         close_lost_probes(batch, effect.id)
         last, still_open = db.execute(
-            "SELECT coalesce(max(n), 0), coalesce(sum(ended_at_ms IS NULL), 0) "
+            "SELECT coalesce(max(n), 0), count(*) FILTER (WHERE ended_at_ms IS NULL) "
             "FROM probe WHERE effect_id = ?",
             (effect.id,),
         ).fetchone()
@@ -206,7 +207,7 @@ def put_off(batch: Batch, effect_id: str, due_in_ms: int, *, failed: bool, note:
     batch.db.execute(
         "INSERT INTO reconciliation (effect_id, next_at_ms, failures, note) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (effect_id) DO UPDATE SET next_at_ms = excluded.next_at_ms, "
-        "failures = CASE WHEN excluded.failures THEN failures + 1 ELSE 0 END, "
+        "failures = CASE WHEN excluded.failures > 0 THEN reconciliation.failures + 1 ELSE 0 END, "
         "note = excluded.note",
         (effect_id, batch.now_ms + due_in_ms, int(failed), note),
     )

@@ -130,11 +130,11 @@ class Reader:
 
     async def unknowns(self) -> Unknowns:
         found = await self._all(
-            "SELECT count(DISTINCT CASE WHEN e.outcome = 'unknown' AND NOT e.abandoned "
+            "SELECT count(DISTINCT CASE WHEN e.outcome = 'unknown' AND e.abandoned = 0 "
             "THEN e.id END), "
-            "min(CASE WHEN e.outcome = 'unknown' AND NOT e.abandoned THEN a.created_at_ms END), "
-            "coalesce(sum(a.outcome IS NULL), 0), "
-            "coalesce(sum(a.decided OR e.outcome = 'confirmed'), 0) "
+            "min(CASE WHEN e.outcome = 'unknown' AND e.abandoned = 0 THEN a.created_at_ms END), "
+            "count(*) FILTER (WHERE a.outcome IS NULL), "
+            "count(*) FILTER (WHERE a.decided = 1 OR e.outcome = 'confirmed') "
             "FROM attempt a JOIN effect e ON e.id = a.effect_id WHERE a.open = 1",
             [],
         )

@@ -8,16 +8,22 @@ its own) empties this, and the next batch reads again.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.ids import Scope
+from gateway.store.database import Database
 from gateway.store.lease_rows import LeaseMemory
 from gateway.store.rows import COVERS_ALL, EffectRow, ScopeRow
 
 SCOPES_MAX: Final = 4096
+_NUMBERS: Final = "SELECT nextval('answer_number') FROM generate_series(1, ?)"
+_OPEN_AT: Final = (
+    "SELECT DISTINCT a.effect_id, a.destination, a.covers, a.seal_at_ms, a.n "
+    "FROM ({}) k CROSS JOIN attempt a WHERE a.open = 1 AND a.destination = k.column1 "
+    f"AND a.covers IN (k.column2, '{COVERS_ALL}') ORDER BY a.n"
+)
 
 
 @dataclass(slots=True)
@@ -39,7 +45,7 @@ class Things:
 
     def touch(
         self,
-        db: sqlite3.Connection,
+        db: Database,
         thing: tuple[str, str],
         effect_id: str,
         now_ms: int,
@@ -67,7 +73,7 @@ class Things:
             over.add(effect_id)
         return over
 
-    def leave(self, db: sqlite3.Connection, thing: tuple[str, str], effect_id: str) -> None:
+    def leave(self, db: Database, thing: tuple[str, str], effect_id: str) -> None:
         """Note that the effect has no open attempt at `thing` any more."""
         known = self._known(db)
         here = known.get(thing)
@@ -77,7 +83,18 @@ class Things:
             if not here.seals:
                 del known[thing]
 
-    def _known(self, db: sqlite3.Connection) -> dict[tuple[str, str], _Thing]:
+    def look_at(self, db: Database, things: Collection[tuple[str, str]]) -> None:
+        """Read what is open at `things` alone: the way where others write the ledger too. What
+        was known before is forgotten."""
+        self._of = {}
+        if not things:
+            return
+        for effect_id, destination, covers, seal_at_ms in db.execute(
+            *db.dialect.listing(_OPEN_AT, "tt", [*things])
+        ):
+            self._note(self._of, destination, covers, effect_id, seal_at_ms)
+
+    def _known(self, db: Database) -> dict[tuple[str, str], _Thing]:
         """Read what is open on disk before the first change, of which the disk does not know."""
         if self._of is None:
             self._of = {}
@@ -85,10 +102,20 @@ class Things:
                 "SELECT effect_id, destination, covers, seal_at_ms FROM attempt "
                 "INDEXED BY attempt_open WHERE open = 1 ORDER BY n"
             ):
-                thing = self._of.setdefault((destination, covers), _Thing())
-                thing.seals[effect_id] = max(thing.seals.get(effect_id, 0), seal_at_ms)
-                thing.alone.add(effect_id)
+                self._note(self._of, destination, covers, effect_id, seal_at_ms)
         return self._of
+
+    @staticmethod
+    def _note(
+        known: dict[tuple[str, str], _Thing],
+        destination: str,
+        covers: str,
+        effect_id: str,
+        seal_at_ms: int,
+    ) -> None:
+        thing = known.setdefault((destination, covers), _Thing())
+        thing.seals[effect_id] = max(thing.seals.get(effect_id, 0), seal_at_ms)
+        thing.alone.add(effect_id)
 
     def forget(self) -> None:
         self._of = None
@@ -103,9 +130,21 @@ class Recent:
         self.leadership = LeaseMemory()
         self.things = Things()
         self._last_answer_seq: int | None = None
+        self._numbers: list[int] = []
 
-    def next_answer_seq(self, db: sqlite3.Connection) -> int:
+    def number_answers(self, db: Database, count: int) -> None:
+        """Take numbers for as many answers, where others take some too."""
+        self._numbers = []
+        if count:
+            found = db.execute(_NUMBERS, (count,)).fetchall()
+            self._numbers = [number for (number,) in reversed(found)]
+
+    def next_answer_seq(self, db: Database) -> int:
         """Return the number of the next answer; chosen here so that its attempt can name it."""
+        if not db.alone:
+            if not self._numbers:
+                self.number_answers(db, 1)
+            return self._numbers.pop()
         last = self._last_answer_seq
         if last is None:
             (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM answer").fetchone()

@@ -7,11 +7,8 @@ So sets are loaded as one JSON value each, and written as one multi-row statemen
 
 from __future__ import annotations
 
-import re
-import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -19,6 +16,7 @@ import orjson
 from gateway.core.effect import Fingerprint, OpenAttempt, Outcome, PriorEffect, add_up
 from gateway.core.errors import InvariantError
 from gateway.core.ids import EffectKey, Scope
+from gateway.store.database import Database
 from gateway.store.records import AnswerState, StoredAnswer
 
 
@@ -124,32 +122,13 @@ _TRY_COLUMNS: Final = (
     "a.fp_version, hex(a.fp_raw), hex(a.fp_canonical), a.ended_at_ms"
 )
 _MAX_LISTED: Final = 5000
-_OF_LIST: Final = re.compile(r"\b[kv]\.column(\d+)")
-_LIST: Final = re.compile(r"FROM \(\{\}\) v |\(\{\}\) k CROSS JOIN ")
 _JOIN_TRIES: Final = (
     "JOIN attempt a ON a.effect_id = e.id "
     "AND (a.open = 1 OR a.outcome = 'confirmed' OR a.n = e.attempts)"
 )
 
 
-@lru_cache(maxsize=4096)
-def values(rows: int, columns: int) -> str:
-    """Return the text of a VALUES list of so many rows and columns."""
-    row = "(" + ",".join("?" * columns) + ")"
-    return "VALUES " + ",".join([row] * rows)
-
-
-@lru_cache(maxsize=64)
-def for_one(text: str) -> str:
-    """Return `text`, written for a list of rows called k or v, for a single row.
-
-    The list of one costs several times the statement itself, and at quiet times each batch is
-    of one.
-    """
-    return _OF_LIST.sub(r"?\1", _LIST.sub("", text))
-
-
-def insert(db: sqlite3.Connection, head: str, rows: Sequence[Sequence[Any]]) -> None:
+def insert(db: Database, head: str, rows: Sequence[Sequence[Any]]) -> None:
     """Insert `rows` in one statement and check that each of them was written.
 
     The check is not an assert: a row that is silently not there is an effect that nobody
@@ -157,38 +136,35 @@ def insert(db: sqlite3.Connection, head: str, rows: Sequence[Sequence[Any]]) -> 
     """
     if not rows:
         return
-    flat = [value for row in rows for value in row]
-    written = db.execute(f"{head} {values(len(rows), len(rows[0]))}", flat).rowcount
+    written = db.execute(*db.dialect.inserting(head, rows)).rowcount
     if written != len(rows):
         raise InvariantError(f"{written} of {len(rows)} rows were written by {head.split('(')[0]}")
 
 
-def load_scopes(db: sqlite3.Connection, scopes: Collection[Scope]) -> dict[Scope, ScopeRow]:
+def load_scopes(db: Database, scopes: Collection[Scope]) -> dict[Scope, ScopeRow]:
     """Load scopes; one that is not on record yet has accepted nothing."""
     found = {scope: ScopeRow(scope) for scope in scopes}
     if not found:
         return found
     text = (
         "SELECT json_group_array(json_array(s.function, s.unit, highest_term, last_term, holder)) "
-        f"FROM ({values(len(found), 2)}) k "
-        "JOIN scope s ON s.function = k.column1 AND s.unit = k.column2"
+        "FROM ({}) k CROSS JOIN scope s WHERE s.function = k.column1 AND s.unit = k.column2"
     )
-    keys = [part for scope in found for part in (scope.function, scope.unit)]
-    for function, unit, highest, last, holder in _json(db, text, keys):
+    for function, unit, highest, last, holder in _listed(db, text, "tt", list(found)):
         scope = Scope(function, unit)
         found[scope] = ScopeRow(scope, highest, last, holder)
     return found
 
 
-def load_by_key(db: sqlite3.Connection, keys: Collection[EffectKey]) -> list[EffectRow]:
+def load_by_key(db: Database, keys: Collection[EffectKey]) -> list[EffectRow]:
     """Load the effects under `keys`."""
     if not keys:
         return []
-    flat = [part for k in keys for part in (k.function, k.unit, k.destination, k.key)]
-    return _effects(_json(db, _listed(_BY_KEY, len(keys), 4), flat))
+    flat = [(k.function, k.unit, k.destination, k.key) for k in keys]
+    return _effects(_listed(db, _BY_KEY, "tttt", flat))
 
 
-def load_by_id(db: sqlite3.Connection, ids: Collection[str]) -> list[EffectRow]:
+def load_by_id(db: Database, ids: Collection[str]) -> list[EffectRow]:
     """Load the effects called `ids`."""
     if not ids:
         return []
@@ -196,15 +172,11 @@ def load_by_id(db: sqlite3.Connection, ids: Collection[str]) -> list[EffectRow]:
     found: list[EffectRow] = []
     for at in range(0, len(every), _MAX_LISTED):
         some = every[at : at + _MAX_LISTED]
-        text = (
-            f"SELECT json_group_array(json_array({_EFFECT_COLUMNS}, {_TRY_COLUMNS})) "
-            f"FROM ({values(len(some), 1)}) k CROSS JOIN effect e ON e.id = k.column1 {_JOIN_TRIES}"
-        )
-        found += _effects(_json(db, text, some))
+        found += _effects(_listed(db, _BY_ID, "t", [(one,) for one in some]))
     return found
 
 
-def load_try(db: sqlite3.Connection, effect_id: str, n: int) -> dict[int, AttemptRow]:
+def load_try(db: Database, effect_id: str, n: int) -> dict[int, AttemptRow]:
     """Load one attempt by its number; nothing if there is none."""
     text = (
         f"SELECT json_group_array(json_array({_TRY_COLUMNS})) "
@@ -214,7 +186,7 @@ def load_try(db: sqlite3.Connection, effect_id: str, n: int) -> dict[int, Attemp
 
 
 def load_open(
-    db: sqlite3.Connection, wanted: Collection[tuple[Scope, str, str]], below_term: int
+    db: Database, wanted: Collection[tuple[Scope, str, str]], below_term: int
 ) -> list[tuple[Scope, OpenRow]]:
     """Load open attempts under terms below `below_term`, by (scope, destination, covers).
 
@@ -222,15 +194,11 @@ def load_open(
     """
     if not wanted:
         return []
-    flat: list[Any] = [
-        part
-        for scope, destination, covers in wanted
-        for part in (scope.function, scope.unit, destination, covers)
-    ]
-    return _opens(_json(db, _listed(_OPEN_BELOW, len(wanted), 4), [*flat, below_term]))
+    flat = [(*scope, destination, covers) for scope, destination, covers in wanted]
+    return _opens(_listed(db, _OPEN_BELOW, "tttt", flat, [below_term]))
 
 
-def load_scope_open(db: sqlite3.Connection, scope: Scope) -> list[tuple[Scope, OpenRow]]:
+def load_scope_open(db: Database, scope: Scope) -> list[tuple[Scope, OpenRow]]:
     """Load every open attempt of `scope`: what a handover may have to list."""
     text = (
         "SELECT json_group_array(json_array(function, scope_unit, effect_id, n, term, "
@@ -242,10 +210,13 @@ def load_scope_open(db: sqlite3.Connection, scope: Scope) -> list[tuple[Scope, O
 
 _BY_KEY: Final = (
     f"SELECT json_group_array(json_array({_EFFECT_COLUMNS}, {_TRY_COLUMNS})) "
-    "FROM ({}) k CROSS JOIN effect e JOIN attempt a ON a.effect_id = e.id "
-    "AND (a.open = 1 OR a.outcome = 'confirmed' OR a.n = e.attempts) "
+    f"FROM ({{}}) k CROSS JOIN effect e {_JOIN_TRIES} "
     "WHERE e.function = k.column1 AND e.unit = k.column2 "
     "AND e.destination = k.column3 AND e.key = k.column4"
+)
+_BY_ID: Final = (
+    f"SELECT json_group_array(json_array({_EFFECT_COLUMNS}, {_TRY_COLUMNS})) "
+    f"FROM ({{}}) k CROSS JOIN effect e {_JOIN_TRIES} WHERE e.id = k.column1"
 )
 _OPEN_BELOW: Final = (
     "SELECT json_group_array(json_array(a.function, a.scope_unit, a.effect_id, a.n, a.term, "
@@ -256,12 +227,14 @@ _OPEN_BELOW: Final = (
 )
 
 
-@lru_cache(maxsize=1024)
-def _listed(text: str, rows: int, columns: int) -> str:
-    return for_one(text) if rows == 1 else text.format(values(rows, columns))
+def _listed(
+    db: Database, text: str, types: str, rows: Sequence[Sequence[Any]], more: Sequence[Any] = ()
+) -> list[list[Any]]:
+    """Ask `text` about a list of rows; it answers with one JSON value."""
+    return _json(db, *db.dialect.listing(text, types, rows, more))
 
 
-def _json(db: sqlite3.Connection, text: str, parameters: Sequence[Any]) -> list[list[Any]]:
+def _json(db: Database, text: str, parameters: Sequence[Any]) -> list[list[Any]]:
     row = db.execute(text, parameters).fetchone()
     return orjson.loads(row[0]) if row and row[0] else []
 
@@ -316,7 +289,7 @@ def _try(row: Sequence[Any]) -> AttemptRow:
     )
 
 
-def read_answer(db: sqlite3.Connection, effect_id: str) -> StoredAnswer | None:
+def read_answer(db: Database, effect_id: str) -> StoredAnswer | None:
     """Return the answer that confirmed the effect, if one is kept. It is the first, so that a
     replay stays what it was, should a second attempt turn out to be confirmed too."""
     row = db.execute(

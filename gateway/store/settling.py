@@ -8,9 +8,10 @@ import orjson
 
 from gateway.core.effect import FREE_AGAIN, Outcome, settled_attempt
 from gateway.core.errors import InvariantError
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.records import AnswerState, Settled, Settlement
 from gateway.store.rows import AttemptRow, EffectRow
+from gateway.store.wanted import Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Settling:
     def wants(self, wanted: Wanted) -> None:
         wanted.ids.add(self.settlement.effect_id)
         wanted.tries.add((self.settlement.effect_id, self.settlement.n))
+        wanted.answers += self.settlement.answer is not None
 
     def run(self, batch: Batch) -> Settled:
         given = self.settlement

@@ -16,13 +16,15 @@ from gateway.core.fence import (
 from gateway.core.lease import Lease
 from gateway.core.work import UnitStatus, WorkRefusal
 from gateway.store import work_rows
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.handover import raise_term
+from gateway.store.wanted import Wanted
 from gateway.store.work_records import Speech, WorkAnswer
 
 
 def want_speech(wanted: Wanted, speech: Speech) -> None:
     wanted.scopes.add(speech.scope)
+    wanted.units.add(speech.unit)
     wanted.terms[speech.scope] = max(wanted.terms.get(speech.scope, 0), speech.term)
     if speech.rules.authority is Authority.LEASE:
         wanted.leases.add(speech.scope)

@@ -5,7 +5,6 @@ Each function here runs in a transaction of its own: `fn(db, now_ms)` under the 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,20 +17,29 @@ from gateway.core.ids import Scope
 from gateway.store import rows
 from gateway.store.batch import STRANDED_AFTER_MS, Batch
 from gateway.store.cases import close_moot
+from gateway.store.database import Database
 from gateway.store.deciding import decide_effect
 from gateway.store.records import Resolution, Unresolved
+from gateway.store.wanted import Wanted
 
 _SWEEP: Final = 500
 
+DEAD_AFTER_MS: Final = 10_000
+"""How long after its last heartbeat a gateway counts as dead. It beats every two seconds."""
 
-def start_instance(db: sqlite3.Connection, now_ms: int, instance: str, version: str) -> None:
+
+def start_instance(db: Database, now_ms: int, instance: str, version: str) -> None:
+    if db.alone:  # every earlier run of a gateway on this ledger is over
+        db.execute(
+            "UPDATE instance SET stopped_at_ms = heartbeat_at_ms WHERE stopped_at_ms IS NULL"
+        )
     db.execute(
         "INSERT INTO instance (id, version, started_at_ms, heartbeat_at_ms) VALUES (?, ?, ?, ?)",
         (instance, version, now_ms, now_ms),
     )
 
 
-def hold_seals(db: sqlite3.Connection, now_ms: int, jump_ms: int) -> None:
+def hold_seals(db: Database, now_ms: int, jump_ms: int) -> None:
     """Extend the seals that were not reached before the store's clock jumped by `jump_ms`.
 
     The jump may be an error of the wall clock, and a destination does not work faster for it.
@@ -42,26 +50,39 @@ def hold_seals(db: sqlite3.Connection, now_ms: int, jump_ms: int) -> None:
     )
 
 
-def beat(db: sqlite3.Connection, now_ms: int, instance: str, *, stopped: bool = False) -> None:
-    """Record that this instance lives, or that it stops in order."""
+def beat(db: Database, now_ms: int, instance: str, *, stopped: bool = False) -> None:
+    """Record that this instance lives, or that it stops in order; and which others do not live.
+
+    One that was only away for long says so with its next heartbeat, and lives again.
+    """
+    if not db.alone:
+        db.execute(
+            "UPDATE instance SET stopped_at_ms = ? WHERE stopped_at_ms IS NULL "
+            "AND heartbeat_at_ms < ? AND id <> ?",
+            (now_ms, now_ms - DEAD_AFTER_MS, instance),
+        )
     db.execute(
         "UPDATE instance SET heartbeat_at_ms = ?, stopped_at_ms = ? WHERE id = ?",
         (now_ms, now_ms if stopped else None, instance),
     )
 
 
-def strand(db: sqlite3.Connection, now_ms: int, instance: str) -> int:
+def strand(db: Database, now_ms: int, instance: str) -> int:
     """Turn the intents that nobody will settle into unknown ones; return how many.
 
     At start these are all intents of earlier runs: what a crash left between two steps.
     """
+    over = "instance <> ?"
+    if not db.alone:
+        over += " AND instance NOT IN (SELECT id FROM instance WHERE stopped_at_ms IS NULL)"
     late = db.execute(
         "SELECT DISTINCT effect_id FROM attempt WHERE open = 1 AND outcome IS NULL "
-        "AND (instance <> ? OR deadline_at_ms + ? < ?)",
+        f"AND (({over}) OR deadline_at_ms + ? < ?)",
         (instance, STRANDED_AFTER_MS, now_ms),
     ).fetchall()
-    ids = [effect_id for (effect_id,) in late]
+    ids = sorted(effect_id for (effect_id,) in late)
     for at in range(0, len(ids), _SWEEP):
+        db.lock(Wanted(ids=set(ids[at : at + _SWEEP])))
         batch = Batch(db, now_ms, instance)
         for effect in rows.load_by_id(db, ids[at : at + _SWEEP]):
             batch.strand(effect)
@@ -77,14 +98,13 @@ def strand(db: sqlite3.Connection, now_ms: int, instance: str) -> int:
     return len(ids)
 
 
-def resolve(
-    db: sqlite3.Connection, now_ms: int, instance: str, given: Resolution
-) -> Unresolved | None:
+def resolve(db: Database, now_ms: int, instance: str, given: Resolution) -> Unresolved | None:
     """Take an operator's word on an unknown effect, or say why it is not taken.
 
     "It happened" may be said at any time. "It did not" only after the seal: until then the
     destination may still be running the request, and the key would be freed under its feet.
     """
+    db.lock(Wanted(ids={given.effect_id}, exceptions=True))
     found = rows.load_by_id(db, [given.effect_id])
     if not found:
         return Unresolved.NOT_FOUND
@@ -124,7 +144,7 @@ class Identity:
 
 
 def adopt(
-    db: sqlite3.Connection,
+    db: Database,
     now_ms: int,
     identities: list[Identity],
     digests: Mapping[str, str],
@@ -138,6 +158,7 @@ def adopt(
     scope they would hold nobody back. With `force` such attempts hold back everything at
     their destination until they are settled.
     """
+    db.lock(Wanted(alone=True))
     recorded = {
         (kind, name): (text, version)
         for kind, name, text, version in db.execute(
@@ -170,7 +191,7 @@ def adopt(
     for digest, name in digests.items():
         db.execute(
             "INSERT INTO policy (digest, name, first_seen_at_ms, text) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (digest) DO UPDATE SET text = coalesce(excluded.text, text)",
+            "ON CONFLICT (digest) DO UPDATE SET text = coalesce(excluded.text, policy.text)",
             (digest, name, now_ms, texts.get(digest)),
         )
     return []
@@ -191,7 +212,7 @@ def _only_tightens(identity: Identity, before: str) -> bool:
     return isinstance(known, list) and all(route in known for route in routes)
 
 
-def _in_the_way(db: sqlite3.Connection, now_ms: int, identity: Identity) -> list[str]:
+def _in_the_way(db: Database, now_ms: int, identity: Identity) -> list[str]:
     """Return what a change of `identity` has to wait for."""
     complaints = []
     column = "function" if identity.kind == "function" else "destination"
@@ -217,7 +238,7 @@ def _in_the_way(db: sqlite3.Connection, now_ms: int, identity: Identity) -> list
     return complaints
 
 
-def _hold_back_all(db: sqlite3.Connection, identity: Identity) -> None:
+def _hold_back_all(db: Database, identity: Identity) -> None:
     column = "function" if identity.kind == "function" else "destination"
     db.execute(
         f"UPDATE attempt SET covers = ? WHERE open = 1 AND {column} = ?",
@@ -243,7 +264,7 @@ class Forgotten:
     more: bool
 
 
-def forget(db: sqlite3.Connection, now_ms: int, kept: Kept) -> Forgotten:
+def forget(db: Database, now_ms: int, kept: Kept) -> Forgotten:
     """Drop bodies past their time; the facts stay, so a key never becomes fresh again.
 
     Only confirmed effects give up their answers: an unknown one keeps its evidence, and its
@@ -265,9 +286,7 @@ def forget(db: sqlite3.Connection, now_ms: int, kept: Kept) -> Forgotten:
     return Forgotten(bodies, refusals, more)
 
 
-def _expire_answers(
-    db: sqlite3.Connection, before_ms: int, limit: int
-) -> tuple[tuple[int, int], bool]:
+def _expire_answers(db: Database, before_ms: int, limit: int) -> tuple[tuple[int, int], bool]:
     """Return the span of answers whose time is over, and whether there are more.
 
     Answers are appended in the order of time, so how far retention has come is one number;
@@ -288,19 +307,15 @@ def _expire_answers(
     return (done, through), len(found) >= limit
 
 
-def alert_sent(
-    db: sqlite3.Connection, now_ms: int, *, seq: int, error: str | None, again_in_ms: int
-) -> None:
+def alert_sent(db: Database, now_ms: int, *, seq: int, error: str | None, again_in_ms: int) -> None:
     db.execute(
         "UPDATE alert SET tries = tries + 1, last_error = ?, next_at_ms = ?, "
-        "delivered_at_ms = CASE WHEN ? IS NULL THEN ? END WHERE seq = ?",
-        (error, now_ms + again_in_ms, error, now_ms, seq),
+        "delivered_at_ms = ? WHERE seq = ?",
+        (error, now_ms + again_in_ms, now_ms if error is None else None, seq),
     )
 
 
-def journal(
-    db: sqlite3.Connection, now_ms: int, kind: str, *, principal: str, detail: object
-) -> None:
+def journal(db: Database, now_ms: int, kind: str, *, principal: str, detail: object) -> None:
     """Append something that concerns the whole gateway to the journal."""
     batch = Batch(db, now_ms, "")
     batch.journal(kind, Scope(""), principal=principal, detail=orjson.loads(orjson.dumps(detail)))

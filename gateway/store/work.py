@@ -11,9 +11,10 @@ from typing import TypeAlias
 from gateway.core.errors import InvariantError
 from gateway.core.work import UnitStatus, WorkRefusal, judge_completion
 from gateway.store import work_rows
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.claims import Checkpointing, Claiming, Reporting
 from gateway.store.speech import note, refused_as_closed, refused_by_fence, taken, want_speech
+from gateway.store.wanted import Wanted
 from gateway.store.work_records import Speech, UnitPlan, WorkAnswer
 
 __all__ = [

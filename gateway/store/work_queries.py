@@ -55,7 +55,7 @@ async def units(rows: Rows, wanted: UnitFilter) -> list[UnitRecord]:
 
 
 async def _page(rows: Rows, wanted: UnitFilter) -> list[UnitRecord]:
-    conditions: list[str] = ["1"]
+    conditions: list[str] = ["1 = 1"]
     parameters: list[Any] = []
     if wanted.function is not None:
         conditions.append("function = ?")
@@ -85,8 +85,8 @@ async def items(
     # State by state, as the index has them: a page of a large unit must not sort all of it.
     found = await rows(
         f"SELECT {work_rows.ITEM_COLUMNS}, ordinal FROM ("
-        + " UNION ALL ".join([f"SELECT * FROM ({_ITEMS_OF_STATE})"] * len(states))
-        + ") ORDER BY ordinal LIMIT ?",
+        + " UNION ALL ".join([f"SELECT * FROM ({_ITEMS_OF_STATE}) p"] * len(states))
+        + ") u ORDER BY ordinal LIMIT ?",
         [part for each in states for part in (unit, each.value, after, limit)] + [limit],
     )
     return [(row[11], work_rows.item_record(row)) for row in found]

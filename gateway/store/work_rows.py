@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import orjson
 
 from gateway.core.fence import UnitState
 from gateway.core.work import Item, ItemState, Tally, UnitStatus, shown_as
+from gateway.store.database import Database
 from gateway.store.work_records import ItemRecord, UnitRecord
 
 ITEM_COLUMNS: Final = (
@@ -40,14 +40,14 @@ _OPEN_ITEMS: Final = (
 )
 
 
-def unit_status(db: sqlite3.Connection, function: str, unit: str) -> UnitStatus | None:
+def unit_status(db: Database, function: str, unit: str) -> UnitStatus | None:
     row = db.execute(
         "SELECT status FROM unit WHERE unit = ? AND function = ?", (unit, function)
     ).fetchone()
     return None if row is None else UnitStatus(row[0])
 
 
-def unit_for_fence(db: sqlite3.Connection, function: str, unit: str) -> UnitState | None:
+def unit_for_fence(db: Database, function: str, unit: str) -> UnitState | None:
     """Return what the fence has to know of a registered unit, None if there is none."""
     status = unit_status(db, function, unit)
     if status is None:
@@ -55,7 +55,7 @@ def unit_for_fence(db: sqlite3.Connection, function: str, unit: str) -> UnitStat
     return UnitState.OPEN if status is UnitStatus.OPEN else UnitState.CLOSED
 
 
-def load_item(db: sqlite3.Connection, unit: str, item: str) -> Item | None:
+def load_item(db: Database, unit: str, item: str) -> Item | None:
     row = db.execute(
         "SELECT item, state, attempt, worker, term, expires_at_ms, checkpoint_version "
         "FROM unit_item WHERE unit = ? AND item = ?",
@@ -66,12 +66,12 @@ def load_item(db: sqlite3.Connection, unit: str, item: str) -> Item | None:
     return Item(row[0], ItemState(row[1]), *row[2:])
 
 
-def open_items(db: sqlite3.Connection, function: str, unit: str) -> list[str]:
+def open_items(db: Database, function: str, unit: str) -> list[str]:
     """Return the items with an effect whose outcome is not known."""
     return [item for (item,) in db.execute(_OPEN_ITEMS, (function, unit)).fetchall()]
 
 
-def tally(db: sqlite3.Connection, function: str, unit: str) -> Tally:
+def tally(db: Database, function: str, unit: str) -> Tally:
     items = {ItemState(state): n for state, n in db.execute(TALLY_ITEMS, (unit,)).fetchall()}
     unknown, in_flight = db.execute(TALLY_EFFECTS, (function, unit)).fetchone()
     return Tally(items=items, unknown=unknown, in_flight=in_flight)

@@ -21,15 +21,19 @@ from typing import Any, Final, Protocol, TypeVar
 from gateway.core.errors import LedgerUnavailable, StoreError
 from gateway.core.fence import Replay
 from gateway.core.ids import Scope
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.bell import Bell
-from gateway.store.clock import WRITTEN_EVERY_MS, StoreClock
+from gateway.store.clock import WRITTEN_EVERY_MS, Timekeeper
+from gateway.store.database import Conflict, ConnectionBroken, Database
 from gateway.store.operations import Operation
 from gateway.store.recent import Recent
 from gateway.store.records import Ruling
 from gateway.store.rows import read_answer
+from gateway.store.wanted import Wanted
 
 MAX_BATCH: Final = 256
+TURNS: Final = 5
+"""How often a batch is decided anew because others were first, before it is taken apart."""
 T = TypeVar("T")
 
 
@@ -54,7 +58,7 @@ class _Job:
     """One operation, and who waits for it. A solo job has a transaction of its own."""
 
     operation: Operation | None
-    solo: Callable[[sqlite3.Connection, int], Any] | None
+    solo: Callable[[Database, int], Any] | None
     forgets: bool
     future: asyncio.Future[Any]
     queued_s: float
@@ -77,14 +81,15 @@ class Writer:
 
     def __init__(
         self,
-        connect: Callable[[], sqlite3.Connection],
-        clock: StoreClock,
+        connect: Callable[[], Database],
+        clock: Timekeeper,
         instance: str,
         observer: Observer | None = None,
         before_commit: Callable[[], None] | None = None,
         bell: Bell | None = None,
     ) -> None:
-        """`before_commit` runs on the thread; what it raises undoes the transaction."""
+        """`before_commit` runs on the thread; what it raises undoes the transaction.
+        `connect` is called on the thread too."""
         self._before_commit = before_commit or (lambda: None)
         self._connect = connect
         self._clock = clock
@@ -100,7 +105,7 @@ class Writer:
         self._busy = False
         self._closed = False
         self._batches: queue.SimpleQueue[Sequence[_Job] | None] = queue.SimpleQueue()
-        self._db: sqlite3.Connection | None = connect()
+        self._db: Database | None = None
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -110,9 +115,7 @@ class Writer:
         """Queue an operation; the future ends after the commit that holds its result."""
         return self._queue(operation, None)
 
-    def run(
-        self, solo: Callable[[sqlite3.Connection, int], T], *, forgets: bool = True
-    ) -> asyncio.Future[T]:
+    def run(self, solo: Callable[[Database, int], T], *, forgets: bool = True) -> asyncio.Future[T]:
         """Run `solo(db, now_ms)` in a transaction of its own. `forgets` False says that it
         touches nothing that batches keep in memory."""
         return self._queue(None, solo, forgets)
@@ -182,15 +185,21 @@ class Writer:
             self._db.close()
 
     def _run(self, jobs: Sequence[_Job]) -> tuple[list[Any], str | None]:
-        try:
-            return self._transaction(jobs), None
-        except Exception as error:  # whatever went wrong, the batch is undone and split
-            if len(jobs) == 1:
+        failure: Exception
+        for _ in range(TURNS):
+            try:
+                return self._transaction(jobs), None
+            except Conflict as error:  # others were first: decide again on what they wrote
+                failure = error
                 self._undo()
-                unavailable = _as_unavailable(error)
-                known = unavailable is not error
-                return [unavailable], str(error) if known else None
-        self._undo()
+            except Exception as error:  # whatever went wrong, the batch is undone and split
+                failure = error
+                self._undo()
+                break
+        if len(jobs) == 1 or isinstance(failure, ConnectionBroken):
+            unavailable = [_as_unavailable(failure) for _ in jobs]
+            known = unavailable[0] is not failure
+            return list(unavailable), str(failure) if known else None
         results: list[Any] = []
         failed: str | None = None
         for job in jobs:
@@ -204,52 +213,55 @@ class Writer:
             self._db = self._connect()
         db = self._db
         db.execute("BEGIN IMMEDIATE")
-        now_ms = self._clock.now_ms()
         solo = jobs[0].solo
         self._batch = None
+        if not db.alone:
+            self._recent.forget()
         if solo is not None:
             if jobs[0].forgets:
                 self._recent.forget()
+            now_ms = self._clock.read(db)
             results = [solo(db, now_ms)]
         else:
             operations = [job.operation for job in jobs if job.operation is not None]
-            results = self._decide(db, now_ms, operations)
+            now_ms, results = self._decide(db, operations)
         write_clock = now_ms - self._clock_written_ms >= WRITTEN_EVERY_MS
         if write_clock:
-            db.execute(
-                "UPDATE store_clock SET now_ms = ?, boot_id = ?, boot_ms = ? WHERE id = 1",
-                (now_ms, self._clock.boot_id, self._clock.boot_ms()),
-            )
+            self._clock.write(db, now_ms)
         self._before_commit()
         db.execute("COMMIT")
         if write_clock:
             self._clock_written_ms = now_ms
         if self._batch is not None:
-            self._recent.learn(self._batch.effects.values(), self._batch.scopes)
+            if db.alone:
+                self._recent.learn(self._batch.effects.values(), self._batch.scopes)
             self._journalled |= self._batch.journalled
         return [self._with_answer(db, result) for result in results]
 
-    def _decide(
-        self, db: sqlite3.Connection, now_ms: int, operations: Sequence[Operation]
-    ) -> list[Any]:
-        batch = Batch(db, now_ms, self._instance, self._recent)
+    def _decide(self, db: Database, operations: Sequence[Operation]) -> tuple[int, list[Any]]:
         wanted = Wanted()
         for operation in operations:
             operation.wants(wanted)
+        db.lock(wanted)
+        now_ms = self._clock.read(db)  # after the locks: what waited must not decide in the past
+        batch = Batch(db, now_ms, self._instance, self._recent)
         batch.load(wanted)
         results = [operation.run(batch) for operation in operations]
         batch.flush()
         self._batch = batch
-        return results
+        return now_ms, results
 
-    def _with_answer(self, db: sqlite3.Connection, result: Any) -> Any:
+    def _with_answer(self, db: Database, result: Any) -> Any:
         if not isinstance(result, Ruling) or not isinstance(result.decision, Replay):
             return result
         if result.n is not None:  # observed: it is sent all the same
             return result
         try:
             return result.answered(read_answer(db, result.decision.effect_id))
-        except sqlite3.Error as error:  # after the commit: only this one answer is lost
+        except (
+            sqlite3.Error,
+            StoreError,
+        ) as error:  # after the commit: only this one answer is lost
             return _as_unavailable(error)
 
     def _undo(self) -> None:
@@ -263,8 +275,8 @@ class Writer:
         try:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-        except sqlite3.Error:
-            with contextlib.suppress(sqlite3.Error):
+        except (sqlite3.Error, StoreError):
+            with contextlib.suppress(sqlite3.Error, StoreError):
                 self._db.close()
             self._db = None
 

@@ -82,7 +82,7 @@ async def at_rest(store: Books) -> None:
     assert kept(store) is not None
 
 
-@pytest.mark.parametrize("start", ["COMMIT", "INSERT OR REPLACE INTO lease", "INSERT INTO scope"])
+@pytest.mark.parametrize("start", ["COMMIT", "INSERT INTO lease", "INSERT INTO scope"])
 async def test_a_grant_that_fails_leaves_no_lease_in_memory(store: Books, start: str):
     fail(store, start)
 

@@ -11,12 +11,14 @@ import pytest
 
 from gateway.core.effect import Outcome
 from gateway.core.ids import Scope
-from gateway.store.batch import Batch, Wanted
+from gateway.store.batch import Batch
 from gateway.store.migrate import migrate
 from gateway.store.operations import Admission
 from gateway.store.records import AnswerState
 from gateway.store.rows import read_answer
 from gateway.store.settling import Settling, StreamEnd
+from gateway.store.sqlite import SqliteDatabase
+from gateway.store.wanted import Wanted
 from tests.conformance.books import answer, proposal, settlement
 
 NOW_MS = 1_790_000_000_000
@@ -32,6 +34,9 @@ class Listener:
         self.db = db
         self.heard: dict[str, Any] = {}
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.db, name)
+
     def execute(self, text: str, parameters: Any = ()) -> sqlite3.Cursor:
         if text.startswith(("SELECT", "UPDATE", "DELETE")):
             self.heard[text] = parameters
@@ -40,7 +45,7 @@ class Listener:
 
 @pytest.fixture
 def db() -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection = sqlite3.connect(":memory:", isolation_level=None, factory=SqliteDatabase)
     migrate(connection, NOW_MS)
     yield connection
     connection.close()

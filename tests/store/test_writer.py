@@ -24,9 +24,8 @@ class Flaky:
         self.fails: dict[str, int] = {}
         self.closed = False
 
-    @property
-    def in_transaction(self) -> bool:
-        return self.db.in_transaction
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.db, name)
 
     def execute(self, text: str, parameters: Any = ()) -> sqlite3.Cursor:
         for start, times in self.fails.items():
