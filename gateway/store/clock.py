@@ -92,9 +92,7 @@ class DatabaseClock:
     def __init__(self, clock: Clock, db: Database) -> None:
         self._clock = clock
         self.boot_id = clock.boot_id()
-        self._last_ms = 0
-        self._last_boot_s = clock.boot_s()
-        self._offset_ms = 0
+        self._last = (0, clock.boot_s())  # one value: another thread asks for the time, too
         wall_ms, stood_ms, self._offset_ms = _reading(db)
         now_ms = wall_ms + self._offset_ms
         self.downtime_unknown = now_ms < stood_ms
@@ -103,7 +101,8 @@ class DatabaseClock:
 
     def now_ms(self) -> int:
         """Return the time as this process has it between two readings."""
-        return self._last_ms + round((self._clock.boot_s() - self._last_boot_s) * 1000)
+        last_ms, last_boot_s = self._last
+        return last_ms + round((self._clock.boot_s() - last_boot_s) * 1000)
 
     def boot_ms(self) -> int:
         return round(self._clock.boot_s() * 1000)
@@ -113,10 +112,10 @@ class DatabaseClock:
         now_ms, expected_ms = wall_ms + offset_ms, self.now_ms()
         if abs(now_ms - expected_ms) > BELIEVED_MS:
             now_ms = expected_ms
-        return self._set(max(now_ms, stood_ms, self._last_ms), wall_ms)
+        return self._set(max(now_ms, stood_ms, self._last[0]), wall_ms)
 
     def _set(self, now_ms: int, wall_ms: int) -> int:
-        self._last_ms, self._last_boot_s = now_ms, self._clock.boot_s()
+        self._last = (now_ms, self._clock.boot_s())
         self._offset_ms = now_ms - wall_ms
         return now_ms
 

@@ -41,6 +41,8 @@ class Result(Protocol):
 class Dialect(Protocol):
     """The forms in which many rows are handed to one statement."""
 
+    name: str
+
     def inserting(
         self, head: str, rows: Sequence[Sequence[Any]], tail: str = ""
     ) -> tuple[str, Sequence[Any]]:

@@ -48,6 +48,8 @@ def translate(text: str) -> str:
 class PostgresDialect:
     """Lists of rows as arrays. `types` are those of the ledger's columns, by table and name."""
 
+    name = "postgres"
+
     def __init__(self, types: Mapping[tuple[str, str], str]) -> None:
         self._types = types
         self._inserts: dict[tuple[str, str], str] = {}

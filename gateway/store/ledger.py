@@ -1,11 +1,10 @@
-"""The ledger as the house uses it, on SQLite."""
+"""The ledger as the house uses it, wherever it lives."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
-import sqlite3
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -20,9 +19,9 @@ from gateway.store.bell import Bell
 from gateway.store.candidates import Reporting, Withdrawing
 from gateway.store.case_records import Act, CaseRecord, NotActed, OpenedProbe, Opening
 from gateway.store.cases import Acting, Escalating, OpeningCase
-from gateway.store.clock import StoreClock
-from gateway.store.connect import FileLock, SameFile, open_database, private_folder
+from gateway.store.clock import Timekeeper
 from gateway.store.database import Database
+from gateway.store.homes import FileHome, Home
 from gateway.store.lapses import LOOK_MS, Lapsed, lapse, next_look_ms
 from gateway.store.lease_records import (
     CandidateRecord,
@@ -38,13 +37,13 @@ from gateway.store.leases import (
     Renewing,
     SteppingDown,
 )
-from gateway.store.migrate import migrate
 from gateway.store.operations import Admission
 from gateway.store.probes import ClosingProbe, Concluding, OpeningProbe, PuttingOff, Resending
 from gateway.store.queries import Reader
 from gateway.store.records import Proposal, Resolution, Ruling, Settled, Settlement, Unresolved
 from gateway.store.settling import Settling, StreamEnd
 from gateway.store.upkeep import Forgotten, Identity, Kept
+from gateway.store.wanted import Wanted
 from gateway.store.work import WorkVerb
 from gateway.store.work_records import WorkAnswer
 from gateway.store.writer import Observer, Writer
@@ -57,19 +56,12 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        path: Path,
-        writer: Writer,
-        clock: StoreClock,
-        lock: FileLock,
-        instance: str,
-        bell: Bell,
+        self, home: Home, writer: Writer, clock: Timekeeper, instance: str, bell: Bell
     ) -> None:
-        self.path = path
         self.clock = clock
         self.instance = instance
+        self._home = home
         self._writer = writer
-        self._lock = lock
         self.bell = bell
         self._due_at_ms: int | None = 0
         self._vacant: frozenset[Scope] = frozenset()
@@ -80,34 +72,29 @@ class Ledger:
     async def open(
         cls, path: Path, clock: Clock, *, version: str = "", observer: Observer | None = None
     ) -> Ledger:
-        """Open (or make) the ledger at `path`, bring its schema up to date, and turn what an
-        earlier run left in flight into unknown effects."""
-        private_folder(path)
-        lock = FileLock(path)
-        lock.take()
+        """Open (or make) the ledger at `path`: a file that this process has to itself."""
+        return await cls.open_at(FileHome(path), clock, version=version, observer=observer)
+
+    @classmethod
+    async def open_at(
+        cls, home: Home, clock: Clock, *, version: str = "", observer: Observer | None = None
+    ) -> Ledger:
+        """Open (or make) the ledger that lives there, bring its schema up to date, and turn what
+        an earlier run left in flight into unknown effects."""
+        store_clock = await asyncio.to_thread(home.prepare, clock)
+        instance = secrets.token_hex(8)
+        bell = Bell()
+        writer = Writer(
+            home.connect, store_clock, instance, observer, before_commit=home.check, bell=bell
+        )
+        start = partial(_start, instance=instance, version=version, jump_ms=store_clock.jump_ms)
         try:
-            store_clock = _prepare(path, clock)
-            instance = secrets.token_hex(8)
-            same = SameFile(path, lock)
-            connect = partial(open_database, path)
-            bell = Bell()
-            writer = Writer(
-                connect, store_clock, instance, observer, before_commit=same.check, bell=bell
-            )
-            start = partial(_start, instance=instance, version=version, jump_ms=store_clock.jump_ms)
-            try:
-                await writer.run(start)
-            except BaseException:
-                await writer.close()
-                raise
-            ledger = cls(path, writer, store_clock, lock, instance, bell)
-        except (sqlite3.Error, OSError) as error:
-            lock.release()
-            raise StoreError(f"the ledger at {path} cannot be opened: {error}") from error
+            await writer.run(start)
         except BaseException:
-            lock.release()
+            await writer.close()
+            home.release()
             raise
-        return ledger
+        return cls(home, writer, store_clock, instance, bell)
 
     async def close(self) -> None:
         with contextlib.suppress(StoreError):
@@ -115,7 +102,7 @@ class Ledger:
         if self._reader is not None:
             await self._reader.close()
         await self._writer.close()
-        self._lock.release()
+        self._home.release()
 
     # -- the data plane
 
@@ -296,43 +283,14 @@ class Ledger:
     async def reader(self) -> Reader:
         async with self._reader_opening:
             if self._reader is None:
-                self._reader = await Reader.open(self.path)
+                self._reader = Reader(await self._home.source())
             return self._reader
-
-
-def _prepare(path: Path, clock: Clock) -> StoreClock:
-    """Migrate, check, and set the store's clock going."""
-    db = open_database(path)
-    try:
-        path.chmod(0o600)
-        migrate(db, clock.wall_ms())
-        row = db.execute("SELECT now_ms, boot_id, boot_ms FROM store_clock").fetchone()
-        if row is None:
-            store_clock = StoreClock.fresh(clock)
-            db.execute(
-                "INSERT INTO store_clock (id, now_ms, boot_id, boot_ms) VALUES (1, ?, ?, ?)",
-                (store_clock.now_ms(), store_clock.boot_id, store_clock.boot_ms()),
-            )
-            db.execute(
-                "INSERT INTO ledger_meta (name, value) VALUES ('identity', ?)",
-                (secrets.token_hex(16),),
-            )
-            return store_clock
-        store_clock = StoreClock(clock, now_ms=row[0], boot_id=row[1], boot_ms=row[2])
-        if store_clock.downtime_unknown:
-            db.execute(
-                "INSERT INTO ledger_meta (name, value) VALUES ('downtime_unknown_at_ms', ?) "
-                "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                (str(store_clock.now_ms()),),
-            )
-        return store_clock
-    finally:
-        db.close()
 
 
 def _start(db: Database, now_ms: int, instance: str, version: str, jump_ms: int) -> int:
     upkeep.start_instance(db, now_ms, instance, version)
     if jump_ms:
+        db.lock(Wanted(alone=True))
         upkeep.hold_seals(db, now_ms, jump_ms)
     return upkeep.strand(db, now_ms, instance)
 

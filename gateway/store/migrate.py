@@ -10,17 +10,29 @@ from importlib import resources
 from typing import Final
 
 from gateway.core.errors import StoreError
+from gateway.store.database import Database
 
 _NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql\Z")
 
-_TABLE: Final = """
+_TABLE: Final = {
+    "sqlite": """
 CREATE TABLE IF NOT EXISTS schema_migration (
     number        INTEGER PRIMARY KEY,
     name          TEXT NOT NULL,
     sha256        TEXT NOT NULL,
     applied_at_ms INTEGER NOT NULL
 ) STRICT
-"""
+""",
+    "postgres": """
+CREATE TABLE IF NOT EXISTS schema_migration (
+    number        bigint PRIMARY KEY,
+    name          text NOT NULL,
+    sha256        text NOT NULL,
+    applied_at_ms bigint NOT NULL
+)
+""",
+}
+_FOLDER: Final = {"sqlite": "sql", "postgres": "sql/postgres"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +48,25 @@ class Migration:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def shipped() -> list[Migration]:
-    """Return the migrations that come with this version, in order."""
+def shipped(store: str = "sqlite") -> list[Migration]:
+    """Return the migrations of a kind of store that come with this version, in order."""
     found: list[Migration] = []
-    for file in resources.files("gateway.store").joinpath("sql").iterdir():
+    for file in resources.files("gateway.store").joinpath(_FOLDER[store]).iterdir():
         name = _NAME.match(file.name)
         if name is not None:
             found.append(Migration(int(name[1]), name[2], file.read_text("utf-8")))
     return sorted(found, key=lambda migration: migration.number)
 
 
-def migrate(db: sqlite3.Connection, now_ms: int, steps: list[Migration] | None = None) -> int:
+def migrate(db: Database, now_ms: int, steps: list[Migration] | None = None) -> int:
     """Bring the schema up to date; return how many steps were applied.
 
     Raises StoreError for a ledger of a newer version, or one whose history differs from what
     is shipped: running on would be guessing.
     """
-    steps = shipped() if steps is None else steps
-    db.execute(_TABLE)
+    store = db.dialect.name
+    steps = shipped(store) if steps is None else steps
+    db.execute(_TABLE[store])
     rows = db.execute("SELECT number, name, sha256 FROM schema_migration ORDER BY number")
     applied = {number: (name, sha256) for number, name, sha256 in rows.fetchall()}
     known = {step.number for step in steps}
@@ -78,7 +91,7 @@ def migrate(db: sqlite3.Connection, now_ms: int, steps: list[Migration] | None =
     return count
 
 
-def _apply(db: sqlite3.Connection, step: Migration, now_ms: int) -> None:
+def _apply(db: Database, step: Migration, now_ms: int) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         for statement in _statements(step.text):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import aiosqlite
 import orjson
 
 from gateway.core.candidates import LOSSES_KEPT_MS
 from gateway.core.effect import Outcome, ResolvedBy
-from gateway.core.errors import StoreError
 from gateway.core.ids import Scope
 from gateway.core.work import ItemState
 from gateway.store import case_queries, handover_queries, lease_queries, work_queries
@@ -27,7 +24,6 @@ from gateway.store.case_records import (
     ProbeRecord,
     UnknownEffect,
 )
-from gateway.store.connect import read_only_uri
 from gateway.store.handover_queries import HandoverRecord
 from gateway.store.lease_records import (
     CandidateRecord,
@@ -41,6 +37,7 @@ from gateway.store.records import (
     EffectRecord,
     ResolutionRecord,
 )
+from gateway.store.sources import FileSource, Source
 from gateway.store.work_records import ItemRecord, UnitFilter, UnitRecord, WorkCensus
 
 _EFFECT: Final = (
@@ -69,28 +66,17 @@ class Unknowns:
 class Reader:
     """A connection for reading. Works on a live ledger and on one at rest."""
 
-    def __init__(self, db: aiosqlite.Connection) -> None:
-        self._db = db
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._all = source.rows
 
     @classmethod
     async def open(cls, path: Path) -> Reader:
         """Open the ledger at `path`. Raises StoreError if there is none."""
-        db = aiosqlite.connect(read_only_uri(path), uri=True, isolation_level=None)
-        try:
-            db = await db
-            await db.execute("PRAGMA query_only = ON")
-        except BaseException as error:  # a cancelled opening too
-            await db.close()  # or its thread would outlive the event loop
-            if not isinstance(error, sqlite3.Error):
-                raise
-            raise StoreError(
-                f"the ledger at {path} cannot be read: {error}; look at --ledger, or start a "
-                "gateway that makes it"
-            ) from error
-        return cls(db)
+        return cls(await FileSource.open(path))
 
     async def close(self) -> None:
-        await self._db.close()
+        await self._source.close()
 
     async def effects(self, wanted: EffectFilter) -> tuple[list[EffectRecord], str | None]:
         """Return a page of effects, newest first, and the cursor of the next page."""
@@ -220,13 +206,6 @@ class Reader:
         for row in await self._all(text, ids):
             grouped.setdefault(row[0], []).append(_attempt(row[1:]))
         return grouped
-
-    async def _all(self, text: str, parameters: Sequence[Any]) -> list[Any]:
-        try:
-            async with self._db.execute(text, parameters) as cursor:
-                return list(await cursor.fetchall())
-        except sqlite3.Error as error:
-            raise StoreError(f"the ledger cannot be read: {error}") from error
 
 
 def _where(wanted: EffectFilter) -> tuple[str, list[Any]]:

@@ -20,7 +20,7 @@ from gateway.store.rows import COVERS_ALL, EffectRow, ScopeRow
 SCOPES_MAX: Final = 4096
 _NUMBERS: Final = "SELECT nextval('answer_number') FROM generate_series(1, ?)"
 _OPEN_AT: Final = (
-    "SELECT DISTINCT a.effect_id, a.destination, a.covers, a.seal_at_ms, a.n "
+    "SELECT a.effect_id, a.destination, a.covers, a.seal_at_ms "
     "FROM ({}) k CROSS JOIN attempt a WHERE a.open = 1 AND a.destination = k.column1 "
     f"AND a.covers IN (k.column2, '{COVERS_ALL}') ORDER BY a.n"
 )

@@ -39,6 +39,8 @@ def _listed(text: str, rows: int, columns: int) -> str:
 class SqliteDialect:
     """VALUES lists; a list of one row is written into the statement itself."""
 
+    name = "sqlite"
+
     def inserting(
         self, head: str, rows: Sequence[Sequence[Any]], tail: str = ""
     ) -> tuple[str, Sequence[Any]]:

@@ -6,9 +6,10 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.clock import ManualClock
 from gateway.core.candidates import Eligibility
@@ -25,6 +26,7 @@ from gateway.core.fence import (
 )
 from gateway.core.ids import EffectKey, Scope
 from gateway.core.lease import Ask, Granted, Lease, LeaseRules, Turned
+from gateway.store.homes import FileHome, Home, PostgresHome
 from gateway.store.lapses import Lapsed
 from gateway.store.lease_records import (
     CandidateRecord,
@@ -36,6 +38,7 @@ from gateway.store.lease_records import (
     TransitionRecord,
 )
 from gateway.store.ledger import Ledger
+from gateway.store.postgres import PostgresDatabase, Where
 from gateway.store.records import (
     AnswerState,
     EffectRecord,
@@ -190,11 +193,106 @@ class Watcher:
         self.up.append((up, error))
 
 
+class Shelf(Protocol):
+    """The place of a ledger under test, to open it and to look at what is committed."""
+
+    def home(self) -> Home: ...
+
+    def rows(self, text: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Read, beside the writer."""
+
+    def change(self, text: str) -> None:
+        """Change the ledger behind the gateway's back, as a person with a shell could."""
+
+    def swallow(self, table: str) -> None:
+        """Let the database lose what is inserted into a table, without a word."""
+
+    def spit_out(self, table: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class FileShelf:
+    """A file of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def home(self) -> Home:
+        return FileHome(self.path)
+
+    def rows(self, text: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        db = sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            return db.execute(text, parameters).fetchall()
+        finally:
+            db.close()
+
+    def change(self, text: str) -> None:
+        db = sqlite3.connect(self.path, isolation_level=None)
+        try:
+            db.execute(text)
+        finally:
+            db.close()
+
+    def swallow(self, table: str) -> None:
+        self.change(
+            f"CREATE TRIGGER swallow BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END"
+        )
+
+    def spit_out(self, table: str) -> None:
+        self.change("DROP TRIGGER swallow")
+
+    def close(self) -> None:
+        return None
+
+
+class PostgresShelf:
+    """A database of its own. The clock that is handed in is the store's."""
+
+    def __init__(self, url: str) -> None:
+        self.where = Where(url)
+        self._thread = ThreadPoolExecutor(1)
+        self._db: PostgresDatabase | None = None
+
+    def home(self) -> Home:
+        return PostgresHome(self.where, own_clock=True)
+
+    def _ask(self, text: str, parameters: Sequence[Any]) -> list[Any]:
+        if self._db is None:
+            self._db = PostgresDatabase(self.where)
+        return self._db.execute(text, parameters).fetchall()
+
+    def rows(self, text: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        return self._thread.submit(self._ask, text, parameters).result()
+
+    def change(self, text: str) -> None:
+        self.rows(text)
+
+    def swallow(self, table: str) -> None:
+        self.change(
+            "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RETURN NULL; END $$"
+        )
+        self.change(
+            f"CREATE TRIGGER swallow BEFORE INSERT ON {table} "
+            "FOR EACH ROW EXECUTE FUNCTION swallow()"
+        )
+
+    def spit_out(self, table: str) -> None:
+        self.change(f"DROP TRIGGER swallow ON {table}")
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._thread.submit(self._db.close).result()
+        self._thread.shutdown()
+
+
 @dataclass
 class Books:
     """An open ledger with the clock that it goes by."""
 
-    path: Path
+    shelf: Shelf
     clock: BootClock
     ledger: Ledger
     watcher: Watcher = field(default_factory=Watcher)
@@ -202,12 +300,23 @@ class Books:
 
     @classmethod
     async def open(cls, path: Path, clock: BootClock | None = None) -> Books:
+        return await cls.open_at(FileShelf(path), clock)
+
+    @classmethod
+    async def open_at(cls, shelf: Shelf, clock: BootClock | None = None) -> Books:
         clock = clock or BootClock()
         watcher = Watcher()
-        return cls(path, clock, await Ledger.open(path, clock, observer=watcher), watcher)
+        ledger = await Ledger.open_at(shelf.home(), clock, observer=watcher)
+        return cls(shelf, clock, ledger, watcher)
+
+    @property
+    def path(self) -> Path:
+        assert isinstance(self.shelf, FileShelf)
+        return self.shelf.path
 
     async def close(self) -> None:
         await self.ledger.close()
+        self.shelf.close()
 
     async def reopen(self, *, reboot: bool = False, step_wall_s: float = 0) -> None:
         """Close the ledger and open it as the next run of the gateway does."""
@@ -215,7 +324,7 @@ class Books:
         self.clock.step_wall(seconds=step_wall_s)
         if reboot:
             self.clock.reboot()
-        self.ledger = await Ledger.open(self.path, self.clock, observer=self.watcher)
+        self.ledger = await Ledger.open_at(self.shelf.home(), self.clock, observer=self.watcher)
 
     def next_id(self) -> str:
         self.born += 1
@@ -264,11 +373,7 @@ class Books:
 
     def rows(self, text: str, *parameters: Any) -> list[Sequence[Any]]:
         """Read what is committed, beside the writer."""
-        db = sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True, isolation_level=None)
-        try:
-            return db.execute(text, parameters).fetchall()
-        finally:
-            db.close()
+        return self.shelf.rows(text, parameters)
 
     def handovers(self) -> list[tuple[int, int, list[str]]]:
         """Return each handover: its term, the one before, and the effects it lists."""

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.books import Books
+from tests.conformance.books import Books, FileShelf, PostgresShelf, Shelf
 from tests.conformance.working import Site
+from tests.postgres_server import Server, running_server
 
 
-@pytest.fixture(params=["sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Books]:
-    assert request.param == "sqlite"
-    books = await Books.open(tmp_path / "ledger.db")
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(server: Server) -> str:
+    """A new database with the ledger's schema."""
+    return server.url(server.database())
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
+    if request.param == "sqlite":
+        return FileShelf(tmp_path / "ledger.db")
+    return PostgresShelf(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def store(shelf: Shelf) -> AsyncIterator[Books]:
+    books = await Books.open_at(shelf)
     try:
         yield books
     finally:

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.core.errors import StoreError
 from gateway.store.migrate import Migration, migrate, shipped
+from gateway.store.sqlite import SqliteDatabase
 
 ONE = Migration(1, "one", "-- first\nCREATE TABLE a (x INTEGER) STRICT;\nCREATE TABLE b (x);\n")
 TWO = Migration(2, "two", "ALTER TABLE a ADD COLUMN y TEXT;\nINSERT INTO b VALUES ('a;b');\n")
@@ -17,7 +18,7 @@ TWO = Migration(2, "two", "ALTER TABLE a ADD COLUMN y TEXT;\nINSERT INTO b VALUE
 
 @pytest.fixture
 def db() -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection = sqlite3.connect(":memory:", isolation_level=None, factory=SqliteDatabase)
     yield connection
     connection.close()
 

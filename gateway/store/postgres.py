@@ -1,0 +1,281 @@
+"""PostgreSQL as the ledger's database: the same operations, beside those of other gateways.
+
+The writer's thread owns an event loop, which runs only while a statement is under way, so that
+synchronous operations drive an asynchronous connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import asyncpg
+
+from gateway.core.errors import StoreError
+from gateway.core.ids import Scope
+from gateway.store.database import Conflict, ConnectionBroken, DatabaseError
+from gateway.store.dialect import PostgresDialect, translate
+from gateway.store.locks import JOURNAL, columns, locks_for, place
+from gateway.store.wanted import Wanted
+
+CONNECT_S: Final = 10.0
+STATEMENT_S: Final = 20.0
+SCOPES_MAX: Final = 10_000
+_AGAIN: Final = ("40001", "40P01", "23505")  # serialization, deadlock, a key that is there already
+_LOST: Final = ("08", "57P", "25P03", "25P04", "55P03", "57014")
+T = TypeVar("T")
+
+SESSION: Final = {
+    "application_name": "fencegate",
+    "client_min_messages": "error",
+    "lock_timeout": "5s",
+    # A gateway that stands still inside a transaction holds others back no longer than this:
+    # its session ends, and what it had not committed it has not sent either.
+    "idle_in_transaction_session_timeout": "5s",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10s",
+    "jit": "off",
+}
+# Every statement of the writer finds its rows by an index, on the day of an empty table too,
+# when the planner has no figures yet and its plans are made for the session.
+_WRITER: Final = SESSION | {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+
+_HOLD_PLACES: Final = (
+    "SELECT count(CASE WHEN alone = 1 THEN pg_advisory_xact_lock(number) "
+    "ELSE pg_advisory_xact_lock_shared(number) END) "
+    "FROM unnest(CAST(? AS bigint[]), CAST(? AS bigint[])) AS p(number, alone)"
+)
+_HOLD_SCOPES: Final = (
+    "SELECT s.function, s.unit, s.highest_term FROM scope s "
+    "JOIN unnest(CAST(? AS text[]), CAST(? AS text[])) AS k(function, unit) "
+    "ON s.function = k.function AND s.unit = k.unit ORDER BY s.function, s.unit FOR {} OF s"
+)
+_HOLD_LEASES: Final = (
+    "SELECT l.version FROM lease l JOIN unnest(CAST(? AS text[]), CAST(? AS text[])) "
+    "AS k(function, unit) ON l.function = k.function AND l.unit = k.unit "
+    "ORDER BY l.function, l.unit FOR UPDATE OF l"
+)
+# The effects by id, by key, those with an open attempt at the same things, and all open ones of
+# the scopes that may be handed over: whatever a batch may change.
+_HOLD_EFFECTS: Final = (
+    "SELECT e.id FROM effect e WHERE e.id IN (SELECT unnest(CAST(?1 AS text[])) "
+    "UNION ALL SELECT f.id FROM unnest(CAST(?2 AS text[]), CAST(?3 AS text[]), "
+    "CAST(?4 AS text[]), CAST(?5 AS text[])) AS k(destination, function, unit, key) "
+    "JOIN effect f ON f.function = k.function AND f.unit = k.unit "
+    "AND f.destination = k.destination AND f.key = k.key "
+    "UNION ALL SELECT a.effect_id FROM unnest(CAST(?6 AS text[]), CAST(?7 AS text[])) "
+    "AS t(destination, covers) JOIN attempt a ON a.open = 1 AND a.covers IN (t.covers, '*') "
+    "AND a.destination = t.destination "
+    "UNION ALL SELECT b.effect_id FROM unnest(CAST(?8 AS text[]), CAST(?9 AS text[])) "
+    "AS s(function, unit) JOIN attempt b ON b.open = 1 AND b.function = s.function "
+    "AND b.scope_unit = s.unit) ORDER BY e.id FOR UPDATE"
+)
+_COLUMNS: Final = (
+    "SELECT CAST(table_name AS text), CAST(column_name AS text), CAST(data_type AS text) "
+    "FROM information_schema.columns WHERE table_schema = current_schema()"
+)
+_IN_ORDER: Final = ("INSERT INTO transition ", "INSERT INTO alert ")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A PostgreSQL ledger: its URL, and the password if that is kept apart from it."""
+
+    dsn: str
+    password: str | None = field(default=None, repr=False)
+    unsafe: bool = False  # taken although commits do not reach the disk
+
+    async def connect(self, settings: dict[str, str]) -> asyncpg.Connection[Any]:
+        """Connect to the server that takes writes. Raises DatabaseError."""
+        try:
+            connection = await asyncpg.connect(
+                self.dsn,
+                timeout=CONNECT_S,
+                command_timeout=STATEMENT_S,
+                server_settings=settings,
+                target_session_attrs="read-write",
+                **({"password": self.password} if self.password else {}),
+            )
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+            raise ConnectionBroken(f"no connection to the database: {_said(error)}") from error
+        await prepare_session(connection)
+        return connection
+
+
+async def prepare_session(connection: asyncpg.Connection[Any]) -> None:
+    """Let sums come as whole numbers: that is all that is summed here."""
+    await connection.set_type_codec(
+        "numeric", schema="pg_catalog", encoder=str, decoder=int, format="text"
+    )
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def as_database_error(error: BaseException) -> DatabaseError:
+    """Return what an error of the driver means to the ledger."""
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        if state in _AGAIN:
+            return Conflict(_said(error))
+        if state.startswith(_LOST):
+            return ConnectionBroken(_said(error))
+        return DatabaseError(_said(error))
+    return ConnectionBroken(_said(error))
+
+
+FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+
+class Found:
+    """What a statement came to."""
+
+    __slots__ = ("_rows", "rowcount")
+
+    def __init__(self, rows: list[tuple[Any, ...]], status: str) -> None:
+        self._rows = rows
+        count = status.rpartition(" ")[2]
+        self.rowcount = int(count) if count.isdecimal() else -1
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self._rows[0] if self._rows else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._rows
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._rows)
+
+
+_NOTHING: Final = Found([], "")
+
+
+class PostgresDatabase:
+    """A connection of the writer's. Made and used on one thread."""
+
+    alone = False
+
+    def __init__(self, where: Where) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._statements: dict[str, Any] = {}
+        self._highest: dict[Scope, int] = {}
+        self._in_journal = False
+        try:
+            self._connection = self._drive(where.connect(_WRITER))
+        except BaseException:
+            self._loop.close()
+            raise
+        try:
+            self._check(where.unsafe)
+            types = {(row[0], row[1]): row[2] for row in self.execute(_COLUMNS)}
+            (schema,) = self.execute("SELECT CAST(current_schema() AS text)").fetchone() or ("",)
+        except BaseException:
+            self.close()
+            raise
+        self.dialect = PostgresDialect(types)
+        self._salt = str(schema).encode()[:64]
+        self._journal = place(JOURNAL, self._salt)
+
+    def _check(self, unsafe: bool) -> None:
+        """Raise StoreError if a commit may be lost after it was answered."""
+        for name in ("fsync", "synchronous_commit", "full_page_writes"):
+            value = (self.execute(f"SHOW {name}").fetchone() or ("",))[0]
+            if value == "off" and not unsafe:
+                raise StoreError(
+                    f"the database runs with {name} = off: what was committed, a term included, "
+                    f"may be gone after a crash and be given out twice; turn {name} on"
+                )
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self._connection.is_closed() or self._connection.is_in_transaction())
+
+    def execute(self, text: str, parameters: Sequence[Any] = (), /) -> Found:
+        if text in ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"):
+            return self._turn(text)
+        if not self._in_journal and text.startswith(_IN_ORDER):
+            self._in_journal = True
+            self.execute("SELECT pg_advisory_xact_lock(?)", (self._journal,))
+        return self._drive(self._ask(text, parameters))
+
+    def executemany(self, text: str, rows: Iterable[Sequence[Any]], /) -> None:
+        every = [tuple(row) for row in rows]
+        if every:
+            self._drive(self._connection.executemany(translate(text), every))
+
+    async def _ask(self, text: str, parameters: Sequence[Any]) -> Found:
+        statement = self._statements.get(text)
+        if statement is None:
+            statement = await self._connection.prepare(translate(text))
+            self._statements[text] = statement
+        found = await statement.fetch(*parameters)
+        return Found([tuple(row) for row in found], statement.get_statusmsg())
+
+    def _turn(self, text: str) -> Found:
+        self._in_journal = False
+        said = self._drive(self._connection.execute(text.removesuffix(" IMMEDIATE")))
+        if said != text.removesuffix(" IMMEDIATE"):
+            # A commit of a transaction that failed before is answered with ROLLBACK.
+            raise DatabaseError(f"{text} was answered with {said}")
+        return _NOTHING
+
+    def _drive(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._loop.run_until_complete(work)
+        except FAILURES as error:
+            self._statements.clear()  # one may be of a schema that has changed since
+            raise as_database_error(error) from error
+
+    # -- locks
+
+    def lock(self, wanted: Wanted, /) -> None:
+        locks = locks_for(wanted, self._highest, self._salt)
+        self.execute(
+            _HOLD_PLACES,
+            ([number for number, _ in locks.places], [int(alone) for _, alone in locks.places]),
+        )
+        exclusive = columns(locks.exclusive, 2)
+        for scopes, strength in ((locks.exclusive, "UPDATE"), (locks.shared, "SHARE")):
+            if scopes:
+                held = self.execute(_HOLD_SCOPES.format(strength), columns(scopes, 2))
+                self._see({Scope(row[0], row[1]): row[2] for row in held})
+        if locks.leases:
+            self.execute(_HOLD_LEASES, columns(locks.leases, 2))
+        if wanted.ids or wanted.keys or wanted.things or locks.exclusive:
+            self.execute(
+                _HOLD_EFFECTS,
+                (
+                    sorted(wanted.ids),
+                    *columns(wanted.keys, 4),
+                    *columns(wanted.things, 2),
+                    *exclusive,
+                ),
+            )
+
+    def _see(self, highest: Mapping[Scope, int]) -> None:
+        """Remember the scopes' highest terms, for the strength of the next lock."""
+        if len(self._highest) > SCOPES_MAX:
+            self._highest.clear()
+        self._highest.update(highest)
+
+    def close(self) -> None:
+        """Close in order if that is quick; what is left of the connection is torn off."""
+        if self._loop.is_closed():
+            return
+        try:
+            self._loop.run_until_complete(self._connection.close(timeout=2))
+        except FAILURES:
+            self._connection.terminate()
+        finally:
+            self._loop.run_until_complete(asyncio.sleep(0))  # lets the transport go
+            self._loop.close()

@@ -1,0 +1,58 @@
+"""Reading a ledger on PostgreSQL: a few connections of the event loop's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import asyncpg
+
+from gateway.store.database import DatabaseError
+from gateway.store.dialect import translate
+from gateway.store.postgres import (
+    CONNECT_S,
+    FAILURES,
+    SESSION,
+    STATEMENT_S,
+    Where,
+    as_database_error,
+    prepare_session,
+)
+
+CONNECTIONS: Final = 4
+_READER: Final = SESSION | {"default_transaction_read_only": "on"}
+
+
+class PostgresSource:
+    """A pool, which replaces connections that break."""
+
+    def __init__(self, pool: asyncpg.Pool[Any]) -> None:
+        self._pool = pool
+
+    @classmethod
+    async def open(cls, where: Where) -> PostgresSource:
+        """Connect for reading. Raises DatabaseError if that cannot be."""
+        try:
+            pool = await asyncpg.create_pool(
+                where.dsn,
+                min_size=1,
+                max_size=CONNECTIONS,
+                timeout=CONNECT_S,
+                command_timeout=STATEMENT_S,
+                init=prepare_session,
+                server_settings=_READER,
+                **({"password": where.password} if where.password else {}),
+            )
+        except (*FAILURES, ValueError) as error:
+            raise as_database_error(error) from error
+        return cls(pool)
+
+    async def rows(self, text: str, parameters: Sequence[Any]) -> list[Any]:
+        try:
+            found = await self._pool.fetch(translate(text), *parameters)
+        except FAILURES as error:
+            raise DatabaseError(f"the ledger cannot be read: {as_database_error(error)}") from error
+        return [tuple(row) for row in found]
+
+    async def close(self) -> None:
+        await self._pool.close()
