@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.store.migrate import migrate
+from gateway.store.postgres import PostgresDatabase, Where
+
 _FOLDERS = ("/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt/postgresql")
 _UNPRIVILEGED = ("postgres", "nobody")
 
@@ -55,6 +58,7 @@ class Server:
     binaries: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
     born: int = 0
+    template: str | None = None
 
     def url(self, database: str) -> str:
         return f"postgresql://fencegate@/{database}?host={self.folder}"
@@ -113,6 +117,21 @@ class Server:
         self.born += 1
         name = f"ledger_{self.born}"
         self.psql(f"CREATE DATABASE {name}")
+        return name
+
+    def ledger(self) -> str:
+        """Make a database with the ledger's schema, which is migrated once; return its name."""
+        if self.template is None:
+            name = self.database()
+            db = PostgresDatabase(Where(self.url(name)))
+            try:
+                migrate(db, 1_700_000_000_000)
+            finally:
+                db.close()
+            self.template = name
+        self.born += 1
+        name = f"ledger_{self.born}"
+        self.psql(f"CREATE DATABASE {name} TEMPLATE {self.template}")
         return name
 
 

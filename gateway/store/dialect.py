@@ -21,6 +21,7 @@ _WORDS: Final = (
         re.compile(r"SELECT value FROM json_each\(\?\)"),
         "SELECT json_array_elements_text(CAST(? AS json))",
     ),
+    (re.compile(r"\bIN \(\)"), "IN (NULL)"),
     (re.compile(r"\bmax\((\w+), \?\)"), r"greatest(\1, ?)"),
 )
 _MARK: Final = re.compile(r"('(?:[^']|'')*')|\?(\d*)")

@@ -80,8 +80,10 @@ _HOLD_EFFECTS: Final = (
     "AND b.scope_unit = s.unit) ORDER BY e.id FOR UPDATE"
 )
 _COLUMNS: Final = (
-    "SELECT CAST(table_name AS text), CAST(column_name AS text), CAST(data_type AS text) "
-    "FROM information_schema.columns WHERE table_schema = current_schema()"
+    "SELECT CAST(c.relname AS text), CAST(a.attname AS text), format_type(a.atttypid, NULL) "
+    "FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 "
+    "WHERE c.relkind = 'r' AND c.relnamespace = (SELECT oid FROM pg_namespace "
+    "WHERE nspname = current_schema())"
 )
 _IN_ORDER: Final = ("INSERT INTO transition ", "INSERT INTO alert ")
 

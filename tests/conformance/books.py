@@ -201,6 +201,8 @@ class Shelf(Protocol):
     def rows(self, text: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Read, beside the writer."""
 
+    def columns(self, table: str) -> list[str]: ...
+
     def change(self, text: str) -> None:
         """Change the ledger behind the gateway's back, as a person with a shell could."""
 
@@ -227,6 +229,9 @@ class FileShelf:
             return db.execute(text, parameters).fetchall()
         finally:
             db.close()
+
+    def columns(self, table: str) -> list[str]:
+        return [row[1] for row in self.rows(f"PRAGMA table_info({table})")]
 
     def change(self, text: str) -> None:
         db = sqlite3.connect(self.path, isolation_level=None)
@@ -265,6 +270,14 @@ class PostgresShelf:
 
     def rows(self, text: str, parameters: Sequence[Any] = ()) -> list[Any]:
         return self._thread.submit(self._ask, text, parameters).result()
+
+    def columns(self, table: str) -> list[str]:
+        found = self.rows(
+            "SELECT CAST(attname AS text) FROM pg_attribute WHERE attrelid = CAST(? AS regclass) "
+            "AND attnum > 0",
+            (table,),
+        )
+        return [name for (name,) in found]
 
     def change(self, text: str) -> None:
         self.rows(text)

@@ -21,7 +21,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def postgres_url(server: Server) -> str:
     """A new database with the ledger's schema."""
-    return server.url(server.database())
+    return server.url(server.ledger())
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -34,6 +34,16 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
 @pytest.fixture
 async def store(shelf: Shelf) -> AsyncIterator[Books]:
     books = await Books.open_at(shelf)
+    try:
+        yield books
+    finally:
+        await books.close()
+
+
+@pytest.fixture
+async def file_store(tmp_path: Path) -> AsyncIterator[Books]:
+    """A ledger in a file, for what a file alone can do."""
+    books = await Books.open(tmp_path / "ledger.db")
     try:
         yield books
     finally:

@@ -14,20 +14,20 @@ from gateway.store.backup import back_up
 from tests.conformance.books import Books
 
 
-async def test_a_backup_made_while_writing_is_whole(store: Books, tmp_path: Path):
+async def test_a_backup_made_while_writing_is_whole(file_store: Books, tmp_path: Path):
     done = asyncio.Event()
 
     async def write(name: str) -> int:
         count = 0
         while not done.is_set():
-            await store.settled(Outcome.CONFIRMED, f"{name}-{count}")
+            await file_store.settled(Outcome.CONFIRMED, f"{name}-{count}")
             count += 1
         return count
 
     async with asyncio.TaskGroup() as tasks:
         writers = [tasks.create_task(write(f"w{n}")) for n in range(8)]
         counts = [
-            await asyncio.to_thread(back_up, store.path, tmp_path / f"copy-{n}.db")
+            await asyncio.to_thread(back_up, file_store.path, tmp_path / f"copy-{n}.db")
             for n in range(5)
         ]
         done.set()
@@ -49,11 +49,11 @@ async def test_a_backup_made_while_writing_is_whole(store: Books, tmp_path: Path
         assert (effects, torn) == (count, 0)
 
 
-async def test_a_restored_backup_works_as_a_ledger(store: Books, tmp_path: Path):
-    await store.settled(Outcome.CONFIRMED, term=7)
-    back_up(store.path, tmp_path / "copy.db")
+async def test_a_restored_backup_works_as_a_ledger(file_store: Books, tmp_path: Path):
+    await file_store.settled(Outcome.CONFIRMED, term=7)
+    back_up(file_store.path, tmp_path / "copy.db")
 
-    restored = await Books.open(tmp_path / "copy.db", store.clock)
+    restored = await Books.open(tmp_path / "copy.db", file_store.clock)
     try:
         assert await restored.ask("k-1", term=7) == "replay"
         assert await restored.ask("k-2", term=6) == "stale-term"
@@ -61,12 +61,12 @@ async def test_a_restored_backup_works_as_a_ledger(store: Books, tmp_path: Path)
         await restored.close()
 
 
-def test_a_backup_never_overwrites_and_leaves_no_half_file(store: Books, tmp_path: Path):
+def test_a_backup_never_overwrites_and_leaves_no_half_file(file_store: Books, tmp_path: Path):
     target = tmp_path / "copy.db"
     target.write_text("precious")
 
     with pytest.raises(StoreError, match="there already"):
-        back_up(store.path, target)
+        back_up(file_store.path, target)
     with pytest.raises(StoreError, match=r"nowhere\.db"):
         back_up(tmp_path / "nowhere.db", tmp_path / "other.db")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
 
 from gateway.core.effect import Outcome
@@ -170,16 +168,10 @@ async def test_a_handover_may_be_about_any_number_of_effects(store: Books):
 
 
 def copy_rows(store: Books, effect_id: str, numbers: str) -> None:
-    """Copy an effect and its attempt many times, straight into the file."""
-    db = sqlite3.connect(store.path, isolation_level=None)
-    try:
-        for table, name in (("effect", "id"), ("attempt", "effect_id")):
-            columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-            kept = [c for c in columns if c not in (name, "seq", "key")]
-            db.execute(
-                f"{numbers} INSERT INTO {table} ({name}, {', '.join(kept)}) "
-                f"SELECT 'copy-' || x, {', '.join(kept)} FROM i, {table} WHERE {name} = ?",
-                (effect_id,),
-            )
-    finally:
-        db.close()
+    """Copy an effect and its attempt many times, behind the gateway's back."""
+    for table, name in (("effect", "id"), ("attempt", "effect_id")):
+        kept = [c for c in store.shelf.columns(table) if c not in (name, "key")]
+        store.shelf.change(
+            f"{numbers} INSERT INTO {table} ({name}, {', '.join(kept)}) "
+            f"SELECT 'copy-' || x, {', '.join(kept)} FROM i, {table} WHERE {name} = '{effect_id}'"
+        )

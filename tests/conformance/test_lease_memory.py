@@ -13,7 +13,13 @@ from gateway.core.effect import Outcome
 from gateway.core.errors import InvariantError, LedgerUnavailable
 from gateway.core.ids import Scope
 from gateway.store.lease_records import CandidateReport
-from gateway.store.lease_rows import LEASE_COLUMNS, LeaseMemory, LeaseRow, load_candidates
+from gateway.store.lease_rows import (
+    CANDIDATE_COLUMNS,
+    LEASE_COLUMNS,
+    CandidateRow,
+    LeaseMemory,
+    LeaseRow,
+)
 from tests.conformance.books import RULES, TERMS, Books, by, came_to
 
 SCOPE = Scope("report")
@@ -39,12 +45,11 @@ def agrees(store: Books) -> bool:
     row = kept(store)
     if row is not None and (row.lease is not None or on_disk(store) is not None):
         assert row == on_disk(store)
-    db = sqlite3.connect(f"{store.path.as_uri()}?mode=ro", uri=True)
-    try:
-        for function, candidates in memory(store).candidates.items():
-            assert candidates == load_candidates(db, function)
-    finally:
-        db.close()
+    for function, candidates in memory(store).candidates.items():
+        found = store.rows(
+            f"SELECT {CANDIDATE_COLUMNS} FROM candidate WHERE function = ?", function
+        )
+        assert candidates == {row[1]: CandidateRow.read(row) for row in found}
     return True
 
 
@@ -124,8 +129,7 @@ async def test_a_verb_that_fails_changes_nothing_anywhere(store: Books, verb: st
 @pytest.mark.parametrize("table", ["lease", "scope", "handover"])
 async def test_a_grant_whose_row_is_swallowed_is_not_given_out(store: Books, table: str):
     await at_rest(store)
-    db = sqlite3.connect(store.path, isolation_level=None)
-    db.execute(f"CREATE TRIGGER swallow BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END")
+    store.shelf.swallow(table)
     before = everything(store)
 
     with pytest.raises(InvariantError):
@@ -133,8 +137,7 @@ async def test_a_grant_whose_row_is_swallowed_is_not_given_out(store: Books, tab
 
     assert everything(store) == before
     assert agrees(store)
-    db.execute("DROP TRIGGER swallow")
-    db.close()
+    store.shelf.spit_out(table)
     assert came_to(await store.acquire("ana#2", supersede=True)) == "granted 2 of ana#2"
 
 
