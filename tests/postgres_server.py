@@ -11,7 +11,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,19 @@ from gateway.store.postgres import PostgresDatabase, Where
 
 _FOLDERS = ("/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt/postgresql")
 _UNPRIVILEGED = ("postgres", "nobody")
+_EMPTY = """
+DO $$ DECLARE one record; BEGIN
+    FOR one IN SELECT relname, relkind, pg_relation_size(oid) > 100000 AS large FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'S')
+        AND relname <> 'schema_migration'
+    LOOP
+        IF one.relkind = 'S' THEN EXECUTE format('ALTER SEQUENCE %I RESTART', one.relname);
+        ELSIF one.large THEN EXECUTE format('TRUNCATE %I', one.relname);
+        ELSE EXECUTE format('DELETE FROM %I', one.relname);
+        END IF;
+    END LOOP;
+END $$
+"""
 
 
 def _binaries() -> dict[str, str] | None:
@@ -58,7 +72,9 @@ class Server:
     binaries: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
     born: int = 0
-    template: str | None = None
+    _ledger: str = ""
+    _db: PostgresDatabase | None = None
+    _worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     def url(self, database: str) -> str:
         return f"postgresql://fencegate@/{database}?host={self.folder}"
@@ -120,19 +136,24 @@ class Server:
         return name
 
     def ledger(self) -> str:
-        """Make a database with the ledger's schema, which is migrated once; return its name."""
-        if self.template is None:
-            name = self.database()
-            db = PostgresDatabase(Where(self.url(name)))
-            try:
-                migrate(db, 1_700_000_000_000)
-            finally:
-                db.close()
-            self.template = name
-        self.born += 1
-        name = f"ledger_{self.born}"
-        self.psql(f"CREATE DATABASE {name} TEMPLATE {self.template}")
-        return name
+        """Return the name of the one database that has the ledger's schema, emptied: a database
+        of its own for every test would be 300 files of its own."""
+        return self._worker.submit(self._emptied).result()
+
+    def _emptied(self) -> str:
+        if self._db is None:
+            self._ledger = self.database()
+            self._db = PostgresDatabase(Where(self.url(self._ledger)))
+            migrate(self._db, 1_700_000_000_000)
+        self._db.execute("DROP FUNCTION IF EXISTS swallow() CASCADE")
+        self._db.execute(_EMPTY)
+        return self._ledger
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._worker.submit(self._db.close).result()
+        self._worker.shutdown()
+        self.stop(signal.SIGQUIT)  # nothing of it is needed any more
 
 
 @contextlib.contextmanager
@@ -147,5 +168,5 @@ def running_server() -> Iterator[Server]:
         server.start()
         yield server
     finally:
-        server.stop()
+        server.close()
         shutil.rmtree(folder, ignore_errors=True)

@@ -18,6 +18,11 @@ _WORDS: Final = (
     (re.compile(r" INDEXED BY \w+"), ""),  # the planner is told otherwise: see postgres.py
     (re.compile(r"json_group_array\(json_array\("), "json_agg(json_build_array("),
     (
+        # As an array, each value is looked up by the index; as a join it would be either way.
+        re.compile(r"(?<!NOT )IN \(SELECT value FROM json_each\(\?\)\)"),
+        "= ANY (ARRAY(SELECT json_array_elements_text(CAST(? AS json))))",
+    ),
+    (
         re.compile(r"SELECT value FROM json_each\(\?\)"),
         "SELECT json_array_elements_text(CAST(? AS json))",
     ),
