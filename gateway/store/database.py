@@ -76,4 +76,8 @@ class Database(Protocol):
     def lock(self, wanted: Wanted, /) -> None:
         """Hold what `wanted` names until the transaction ends. The clock is read after it."""
 
+    def adopted(self, *, changed: bool) -> None:
+        """Note that this gateway runs the policies on record; `changed` says that it has changed
+        what they decide. From its commit on, gateways that run others do not get locks to write."""
+
     def close(self) -> None: ...

@@ -17,7 +17,7 @@ from gateway.store.migrate import migrate
 from gateway.store.sources import FileSource, Source
 
 if TYPE_CHECKING:
-    from gateway.store.postgres import Where
+    from gateway.store.postgres import Adopted, Where
 
 
 class Home(Protocol):
@@ -90,6 +90,7 @@ class PostgresHome:
         self.name = "the database"
         self._where = where
         self._own_clock = own_clock
+        self._adopted: Adopted | None = None
 
     def prepare(self, clock: Clock) -> Timekeeper:
         db = self.connect()
@@ -107,9 +108,11 @@ class PostgresHome:
             db.close()
 
     def connect(self) -> Database:
-        from gateway.store.postgres import PostgresDatabase
+        from gateway.store.postgres import Adopted, PostgresDatabase
 
-        return PostgresDatabase(self._where)
+        if self._adopted is None:
+            self._adopted = Adopted()
+        return PostgresDatabase(self._where, self._adopted)
 
     def check(self) -> None:
         """The server answers for what it commits."""

@@ -84,9 +84,9 @@ class Journal:
 
     def flush(self) -> None:
         """Write what was noted since the last flush."""
+        self._write_refusals()
         rows.insert(self._db, _INSERT_HANDOVER, self._handovers)
         rows.insert(self._db, _INSERT_TRANSITION, self._transitions)
-        self._write_refusals()
         self._handovers.clear()
         self._transitions.clear()
         self._refusals.clear()

@@ -125,6 +125,8 @@ def lapse(
     (next_ms,) = db.execute(_NEXT, (now_ms + margin_ms,)).fetchone()
     if next_ms is not None:  # of those that were not looked at now
         looks.append(next_ms - margin_ms)
+    if not db.alone:  # another gateway may have granted something that it will not look at again
+        looks.append(now_ms + LOOK_MS)
     due_at_ms = min((at for at in looks if at is not None), default=None)
     return found, due_at_ms, frozenset(vacant.scopes)
 

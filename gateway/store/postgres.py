@@ -85,6 +85,11 @@ _COLUMNS: Final = (
     "WHERE c.relkind = 'r' AND c.relnamespace = (SELECT oid FROM pg_namespace "
     "WHERE nspname = current_schema())"
 )
+_POLICIES: Final = "SELECT value FROM ledger_meta WHERE name = 'policies'"
+_PUT_POLICIES: Final = (
+    "INSERT INTO ledger_meta (name, value) VALUES ('policies', ?) "
+    "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
 _IN_ORDER: Final = ("INSERT INTO transition ", "INSERT INTO alert ")
 
 
@@ -139,6 +144,13 @@ def as_database_error(error: BaseException) -> DatabaseError:
 FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
 
+@dataclass(slots=True)
+class Adopted:
+    """Which version of what policies decide this gateway runs. It outlives a connection."""
+
+    version: str | None = None
+
+
 class Found:
     """What a statement came to."""
 
@@ -167,7 +179,8 @@ class PostgresDatabase:
 
     alone = False
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: Where, adopted: Adopted | None = None) -> None:
+        self._adopted = adopted or Adopted()
         self._loop = asyncio.new_event_loop()
         self._statements: dict[str, Any] = {}
         self._highest: dict[Scope, int] = {}
@@ -262,6 +275,28 @@ class PostgresDatabase:
                     *columns(wanted.things, 2),
                     *exclusive,
                 ),
+            )
+
+        if wanted.things or wanted.units:
+            self._check_policies()
+
+    def adopted(self, *, changed: bool) -> None:
+        version = int(self._policies() or 0) + changed
+        self.execute(_PUT_POLICIES, (str(version),))
+        self._adopted.version = str(version)
+
+    def _policies(self) -> str | None:
+        found = self.execute(_POLICIES).fetchone()
+        return None if found is None else str(found[0])
+
+    def _check_policies(self) -> None:
+        """Raise StoreError if another gateway has changed what decides identity: this one would
+        look for effects under keys, and hold others back at things, that nobody else knows."""
+        ours = self._adopted.version
+        if ours is not None and (in_force := self._policies()) != ours:
+            raise StoreError(
+                f"another gateway has changed what the policies decide (version {in_force}, this "
+                f"one runs {ours}); give this one the same policies and reload it"
             )
 
     def _see(self, highest: Mapping[Scope, int]) -> None:

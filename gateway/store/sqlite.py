@@ -65,3 +65,6 @@ class SqliteDatabase(sqlite3.Connection):
 
     def lock(self, wanted: Wanted, /) -> None:
         """Nothing is left to lock: the transaction has begun, and nobody else can."""
+
+    def adopted(self, *, changed: bool) -> None:
+        """There is nobody who could run others."""

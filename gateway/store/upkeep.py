@@ -33,6 +33,8 @@ def start_instance(db: Database, now_ms: int, instance: str, version: str) -> No
         db.execute(
             "UPDATE instance SET stopped_at_ms = heartbeat_at_ms WHERE stopped_at_ms IS NULL"
         )
+    else:
+        _bury(db, now_ms, instance)
     db.execute(
         "INSERT INTO instance (id, version, started_at_ms, heartbeat_at_ms) VALUES (?, ?, ?, ?)",
         (instance, version, now_ms, now_ms),
@@ -56,14 +58,18 @@ def beat(db: Database, now_ms: int, instance: str, *, stopped: bool = False) -> 
     One that was only away for long says so with its next heartbeat, and lives again.
     """
     if not db.alone:
-        db.execute(
-            "UPDATE instance SET stopped_at_ms = ? WHERE stopped_at_ms IS NULL "
-            "AND heartbeat_at_ms < ? AND id <> ?",
-            (now_ms, now_ms - DEAD_AFTER_MS, instance),
-        )
+        _bury(db, now_ms, instance)
     db.execute(
         "UPDATE instance SET heartbeat_at_ms = ?, stopped_at_ms = ? WHERE id = ?",
         (now_ms, now_ms if stopped else None, instance),
+    )
+
+
+def _bury(db: Database, now_ms: int, instance: str) -> None:
+    db.execute(
+        "UPDATE instance SET stopped_at_ms = ? WHERE stopped_at_ms IS NULL "
+        "AND heartbeat_at_ms < ? AND id <> ?",
+        (now_ms, now_ms - DEAD_AFTER_MS, instance),
     )
 
 
@@ -194,6 +200,7 @@ def adopt(
             "ON CONFLICT (digest) DO UPDATE SET text = coalesce(excluded.text, policy.text)",
             (digest, name, now_ms, texts.get(digest)),
         )
+    db.adopted(changed=bool(changed))
     return []
 
 

@@ -27,7 +27,7 @@ from gateway.core.fence import (
 from gateway.core.ids import EffectKey, Scope
 from gateway.core.lease import Ask, Granted, Lease, LeaseRules, Turned
 from gateway.store.homes import FileHome, Home, PostgresHome
-from gateway.store.lapses import Lapsed
+from gateway.store.lapses import LOOK_MS, Lapsed
 from gateway.store.lease_records import (
     CandidateRecord,
     CandidateReport,
@@ -453,6 +453,15 @@ class Books:
 
     async def lapse(self, terms: FunctionTerms = TERMS) -> list[Lapsed]:
         return await self.ledger.lapse({"report": terms})
+
+    def looks_at(self, at_ms: int | None) -> bool:
+        """Whether the keeper looks again at this instant. Where another gateway may have granted
+        something, it looks once a second in any case."""
+        due_at_ms = self.ledger.due_at_ms()
+        if isinstance(self.shelf, FileShelf):
+            return due_at_ms == at_ms
+        bound_ms = self.ledger.clock.now_ms() + LOOK_MS
+        return due_at_ms == (bound_ms if at_ms is None else min(at_ms, bound_ms))
 
     async def lease(self, unit: str = "") -> LeaseRecord:
         """Return a scope's leadership as it is on disk."""
