@@ -209,6 +209,7 @@ class Batch:
                 self._recent.things.leave(self.db, thing, effect.id)
 
     def change_scope(self, scope: ScopeRow) -> None:
+        self.db.alone_with(scope.scope)
         self._changed_scopes[scope.scope] = scope
 
     def add_answer(self, effect: EffectRow, attempt: AttemptRow, answer: StoredAnswer) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from gateway.core.errors import StoreError
+from gateway.core.ids import Scope
 from gateway.store.wanted import Wanted
 
 
@@ -75,6 +76,10 @@ class Database(Protocol):
 
     def lock(self, wanted: Wanted, /) -> None:
         """Hold what `wanted` names until the transaction ends. The clock is read after it."""
+
+    def alone_with(self, scope: Scope, /) -> None:
+        """Raise Conflict if the scope's term is about to be changed and is only shared; the next
+        turn then holds it alone from the beginning."""
 
     def adopted(self, *, changed: bool) -> None:
         """Note that this gateway runs the policies on record; `changed` says that it has changed

@@ -51,7 +51,7 @@ def locks_for(wanted: Wanted, highest: Mapping[Scope, int], salt: bytes = b"") -
     """Return the locks of a batch. `highest` are the terms last seen: one that is above them may
     raise the scope's, and has to be alone with it from the beginning. What was seen may be out
     of date, but only too low: terms never fall."""
-    raised = {scope for scope, term in wanted.terms.items() if term > highest.get(scope, 0)}
+    raised = {scope for scope, term in wanted.asserted.items() if term > highest.get(scope, 0)}
     exclusive = wanted.grants | raised
     shared = wanted.scopes - exclusive
     alone: set[tuple[str, ...]] = {("scope", *scope) for scope in exclusive}

@@ -55,12 +55,10 @@ class Admission:
         wanted.keys.add(attempt.key)
         wanted.scopes.add(attempt.scope)
         wanted.covers.add((attempt.scope, attempt.key.destination, attempt.covers))
-        term = wanted.terms.get(attempt.scope, 0)
-        wanted.terms[attempt.scope] = max(term, attempt.term)
+        granted = attempt.rules.authority is Authority.LEASE
+        wanted.name_term(attempt.scope, attempt.term, granted=granted)
         if attempt.key.unit:
             wanted.units_read.add(attempt.key.unit)
-        if attempt.rules.authority is Authority.LEASE:
-            wanted.leases.add(attempt.scope)
         if attempt.item is not None and attempt.rules.callers is not Callers.LEADER:
             wanted.claimants = True
 

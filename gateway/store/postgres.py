@@ -184,6 +184,7 @@ class PostgresDatabase:
         self._loop = asyncio.new_event_loop()
         self._statements: dict[str, Any] = {}
         self._highest: dict[Scope, int] = {}
+        self._held: set[Scope] = set()
         self._in_journal = False
         try:
             self._connection = self._drive(where.connect(_WRITER))
@@ -255,6 +256,7 @@ class PostgresDatabase:
 
     def lock(self, wanted: Wanted, /) -> None:
         locks = locks_for(wanted, self._highest, self._salt)
+        self._held = set(locks.exclusive)
         self.execute(
             _HOLD_PLACES,
             ([number for number, _ in locks.places], [int(alone) for _, alone in locks.places]),
@@ -279,6 +281,11 @@ class PostgresDatabase:
 
         if wanted.things or wanted.units:
             self._check_policies()
+
+    def alone_with(self, scope: Scope, /) -> None:
+        if scope not in self._held:
+            self._highest[scope] = -1  # whatever term comes, it is held alone next time
+            raise Conflict(f"{scope} is only shared")
 
     def adopted(self, *, changed: bool) -> None:
         version = int(self._policies() or 0) + changed

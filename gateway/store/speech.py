@@ -25,9 +25,8 @@ from gateway.store.work_records import Speech, WorkAnswer
 def want_speech(wanted: Wanted, speech: Speech) -> None:
     wanted.scopes.add(speech.scope)
     wanted.units.add(speech.unit)
-    wanted.terms[speech.scope] = max(wanted.terms.get(speech.scope, 0), speech.term)
-    if speech.rules.authority is Authority.LEASE:
-        wanted.leases.add(speech.scope)
+    granted = speech.rules.authority is Authority.LEASE
+    wanted.name_term(speech.scope, speech.term, granted=granted)
 
 
 def refused_by_fence(batch: Batch, speech: Speech) -> WorkAnswer | None:

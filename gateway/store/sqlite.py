@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from gateway.core.ids import Scope
 from gateway.store.wanted import Wanted
 
 _OF_LIST: Final = re.compile(r"\b[kv]\.column(\d+)")
@@ -65,6 +66,9 @@ class SqliteDatabase(sqlite3.Connection):
 
     def lock(self, wanted: Wanted, /) -> None:
         """Nothing is left to lock: the transaction has begun, and nobody else can."""
+
+    def alone_with(self, scope: Scope, /) -> None:
+        """Nobody shares anything."""
 
     def adopted(self, *, changed: bool) -> None:
         """There is nobody who could run others."""

@@ -21,6 +21,8 @@ class Wanted:
     scopes: set[Scope] = field(default_factory=set)
     covers: set[tuple[Scope, str, str]] = field(default_factory=set)
     terms: dict[Scope, int] = field(default_factory=dict)
+    # Terms that the caller asserts, and that raise the scope's if they are above it:
+    asserted: dict[Scope, int] = field(default_factory=dict)
     leases: set[Scope] = field(default_factory=set)
     grants: set[Scope] = field(default_factory=set)  # a new term may be given out
     candidates: set[str] = field(default_factory=set)
@@ -33,3 +35,12 @@ class Wanted:
     exceptions: bool = False
     alone: bool = False  # nobody else may decide anything meanwhile
     answers: int = 0  # how many may have to be numbered
+
+    def name_term(self, scope: Scope, term: int, *, granted: bool) -> None:
+        """Note a term that somebody comes with. One that a lease has `granted` is the scope's
+        already, and raises nothing."""
+        self.terms[scope] = max(self.terms.get(scope, 0), term)
+        if granted:
+            self.leases.add(scope)
+        else:
+            self.asserted[scope] = max(self.asserted.get(scope, 0), term)

@@ -209,10 +209,7 @@ class Writer:
         return results, failed
 
     def _transaction(self, jobs: Sequence[_Job]) -> list[Any]:
-        if self._db is None:
-            self._db = self._connect()
-        db = self._db
-        db.execute("BEGIN IMMEDIATE")
+        db = self._begin()
         solo = jobs[0].solo
         self._batch = None
         if not db.alone:
@@ -237,6 +234,20 @@ class Writer:
                 self._recent.learn(self._batch.effects.values(), self._batch.scopes)
             self._journalled |= self._batch.journalled
         return [self._with_answer(db, result) for result in results]
+
+    def _begin(self) -> Database:
+        """Begin a transaction. Where the connection has broken while nothing was under way,
+        nothing is lost, and a new one takes over."""
+        if self._db is not None:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                return self._db
+            except ConnectionBroken:
+                self._undo()
+        if self._db is None:
+            self._db = self._connect()
+        self._db.execute("BEGIN IMMEDIATE")
+        return self._db
 
     def _decide(self, db: Database, operations: Sequence[Operation]) -> tuple[int, list[Any]]:
         wanted = Wanted()
