@@ -38,7 +38,8 @@ from gateway.proxy.ledger_watch import LedgerWatch
 from gateway.proxy.reconciler import Reconciler
 from gateway.proxy.target import PREFIX
 from gateway.proxy.unsettled import Shelf
-from gateway.settings import Settings
+from gateway.settings import DatabaseUrl, Settings
+from gateway.store.homes import FileHome, Home, database_home
 from gateway.store.ledger import Ledger
 from gateway.store.records import Settlement
 from gateway.store.upkeep import Kept
@@ -131,8 +132,8 @@ class Gateway:
         principals = _principals(settings)
         metrics = Metrics(reloader.current.destinations)
         state = State(reloader.current)
-        ledger = await Ledger.open(
-            settings.ledger_path(),
+        ledger = await Ledger.open_at(
+            _home(settings),
             clock,
             version=__version__,
             observer=LedgerWatch(metrics, state, log),
@@ -342,6 +343,14 @@ async def serve(
         await gateway.drain(hurry)
     finally:
         await gateway.stop()
+
+
+def _home(settings: Settings) -> Home:
+    """Return where the ledger lives. Raises SettingsError, or StoreError without the driver."""
+    place = settings.ledger_place()
+    if isinstance(place, DatabaseUrl):
+        return database_home(place.url, settings.ledger_password())
+    return FileHome(place)
 
 
 def _principals(settings: Settings) -> Mapping[str, Principal]:

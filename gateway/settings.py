@@ -48,21 +48,26 @@ def parse_listen(text: str) -> tuple[str, int]:
     return found[1] or found[2], int(found[3])
 
 
-def parse_ledger(url: str) -> Path:
-    """Return the file of a SQLite URL: `sqlite:///relative` or `sqlite:////absolute`.
+class DatabaseUrl(NamedTuple):
+    """A ledger on PostgreSQL. The URL has no password in it."""
+
+    url: str
+
+
+def parse_ledger(url: str) -> Path | DatabaseUrl:
+    """Return the file of a SQLite URL (`sqlite:///relative`, `sqlite:////absolute`), or the URL
+    of a PostgreSQL database (`postgresql://user@host,other-host/database`).
 
     Raises ValueError. Only the scheme of a URL is shown: it may hold a password.
     """
-    scheme, separator, _ = url.partition("://")
+    scheme, separator, rest = url.partition("://")
     if separator and scheme in ("postgresql", "postgres"):
-        raise ValueError(
-            f"{scheme}:// is not available in this version; use {_SQLITE}var/fencegate.db"
-        )
+        return _database_url(scheme, rest)
     if not url.startswith(_SQLITE):
         shown = f"{scheme[:20]}://…" if separator else "not a URL"
         raise ValueError(
-            f"{shown} is not understood; write {_SQLITE}relative/path.db or "
-            f"{_SQLITE}/absolute/path.db"
+            f"{shown} is not understood; write {_SQLITE}relative/path.db, "
+            f"{_SQLITE}/absolute/path.db or postgresql://user@host/database"
         )
     path = url.removeprefix(_SQLITE)
     if path in ("", "/") or path.endswith("/"):
@@ -72,6 +77,20 @@ def parse_ledger(url: str) -> Path:
     if "?" in path or "#" in path:
         raise ValueError(f"{url!r} has options; a ledger URL is a path only")
     return Path(path)
+
+
+def _database_url(scheme: str, rest: str) -> DatabaseUrl:
+    place, _, options = rest.partition("?")
+    who, _, where = place.rpartition("@")
+    database = where.partition("/")[2]
+    if ":" in who or re.search(r"(?:^|&)(?:password|sslpassword)=", options):
+        raise ValueError(
+            f"{scheme}:// has a password in it, which everybody on this machine could read; write "
+            "it to a file and name that with --ledger-password-file"
+        )
+    if not database and not re.search(r"(?:^|&)(?:dbname|database)=", options):
+        raise ValueError(f"{scheme}:// names no database; write postgresql://user@host/database")
+    return DatabaseUrl(f"postgresql://{rest}")
 
 
 class Webhook(NamedTuple):
@@ -167,6 +186,7 @@ class Settings(BaseSettings):
 
     policies: Path = Path("policies")
     ledger: Annotated[str, _checked(parse_ledger)] = "sqlite:///var/fencegate.db"
+    ledger_password_file: Path | None = None  # a database's password, apart from its URL
     listen: Annotated[str, _checked(parse_listen)] = "127.0.0.1:8080"
     port_file: Path | None = None  # where the port that was taken is written
     principals: Path | None = None
@@ -198,11 +218,34 @@ class Settings(BaseSettings):
         file = InitSettingsSource(settings_cls, init_kwargs=_read_file(settings_cls))
         return init_settings, env_settings, file
 
-    def ledger_path(self) -> Path:
+    def ledger_place(self) -> Path | DatabaseUrl:
         return parse_ledger(self.ledger)
 
+    def ledger_path(self) -> Path:
+        """Return the ledger's file. Raises SettingsError if it lives in a database."""
+        place = self.ledger_place()
+        if isinstance(place, DatabaseUrl):
+            raise SettingsError(
+                "this works on a ledger's file, and this one is in a database; ask a gateway that "
+                "runs on it, with --url http://host:port"
+            )
+        return place
+
+    def ledger_password(self) -> str | None:
+        """Return the database's password, if it is in a file. Raises SettingsError."""
+        if self.ledger_password_file is None:
+            return None
+        try:
+            return self.ledger_password_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"ledger_password_file: {str(self.ledger_password_file)!r} cannot be read: {error}"
+            ) from None
+
     def spool_path(self) -> Path:
-        return self.spool_dir or self.ledger_path().parent / "spool"
+        place = self.ledger_place()
+        beside = place.parent if isinstance(place, Path) else Path("var")
+        return self.spool_dir or beside / "spool"
 
     def listen_address(self) -> tuple[str, int]:
         return parse_listen(self.listen)

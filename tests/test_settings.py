@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.core.errors import SettingsError
-from gateway.settings import Settings, load_settings
+from gateway.settings import DatabaseUrl, Settings, load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -116,9 +116,10 @@ def test_a_sqlite_url_names_a_file(url, path):
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("postgresql://u:hunter2@db/x", "postgresql:// is not available in this version"),
-        ("postgres://u:hunter2@db/x", "not available in this version"),
+        ("postgresql://u:hunter2@db/x", "postgresql:// has a password in it"),
+        ("postgres://db/x?password=hunter2", "--ledger-password-file"),
         ("mysql://u:hunter2@db/x", "mysql://… is not understood"),
+        ("postgresql://u@db", "names no database"),
         ("sqlite://a.db", "is not understood"),
         ("var/a.db", "not a URL"),
         ("sqlite:///", "names no file"),
@@ -132,6 +133,32 @@ def test_another_ledger_url_is_refused_without_its_password(url, complaint):
 
     assert complaint in said
     assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    "rest", ["u@db/x", "u@one:5432,two:5433/x?sslmode=verify-full", "u@/x?host=/run/postgresql"]
+)
+def test_a_database_is_named_with_as_many_hosts_as_it_has(rest):
+    for scheme in ("postgresql", "postgres"):
+        settings = load_settings(ledger=f"{scheme}://{rest}")
+
+        assert settings.ledger_place() == DatabaseUrl(f"postgresql://{rest}")
+        assert settings.spool_path() == Path("var/spool")
+        with pytest.raises(SettingsError, match="ask a gateway"):
+            settings.ledger_path()
+
+
+def test_a_databases_password_is_read_from_its_file(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("hunter2\n")
+
+    settings = load_settings(ledger="postgresql://u@db/x", ledger_password_file=file)
+
+    assert settings.ledger_password() == "hunter2"
+    assert "hunter2" not in repr(settings)
+    file.unlink()
+    with pytest.raises(SettingsError, match="cannot be read"):
+        settings.ledger_password()
 
 
 @pytest.mark.parametrize(

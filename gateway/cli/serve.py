@@ -21,7 +21,10 @@ def _setting(name: str, says: str) -> Any:
 Text = str | None
 File = Path | None
 Policies = Annotated[File, _setting("policies", "Folder with policy files.")]
-LedgerUrl = Annotated[Text, _setting("ledger", "sqlite:///relative.db or sqlite:////absolute.db")]
+LedgerUrl = Annotated[
+    Text, _setting("ledger", "sqlite:///file.db or postgresql://user@host/database")
+]
+LedgerPassword = Annotated[File, _setting("ledger_password_file", "The database's password.")]
 Listen = Annotated[Text, _setting("listen", "Address and port; port 0 takes a free one.")]
 Principals = Annotated[File, _setting("principals", "Who may call (YAML).")]
 Dev = Annotated[bool, _setting("dev", "No tokens: everybody may do everything; loopback only.")]
@@ -52,6 +55,7 @@ ForcePolicies = Annotated[
 def serve(
     policies: Policies = None,
     ledger: LedgerUrl = None,
+    ledger_password_file: LedgerPassword = None,
     listen: Listen = None,
     principals: Principals = None,
     dev: Dev = False,
@@ -73,6 +77,7 @@ def serve(
     settings = load_settings(
         policies=policies,
         ledger=ledger,
+        ledger_password_file=ledger_password_file,
         listen=listen,
         principals=principals,
         dev=dev or None,

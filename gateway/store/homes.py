@@ -126,6 +126,18 @@ class PostgresHome:
         return None
 
 
+def database_home(url: str, password: str | None) -> PostgresHome:
+    """Return a PostgreSQL ledger's home. Raises StoreError without the driver."""
+    try:
+        from gateway.store.postgres import Where
+    except ImportError as error:
+        raise StoreError(
+            f"a ledger on PostgreSQL needs {error.name}, which is not installed; install "
+            "fencegate[postgres]"
+        ) from error
+    return PostgresHome(Where(url, password))
+
+
 def own_time(db: Database, clock: Clock) -> StoreClock:
     """Return the store's clock on this process's own, from where the ledger stood."""
     row: Any = db.execute("SELECT now_ms, boot_id, boot_ms FROM store_clock").fetchone()

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.books import Books, FileShelf, PostgresShelf, Shelf
 from tests.conformance.working import Site
-from tests.postgres_server import Server, running_server
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture
-def postgres_url(server: Server) -> str:
-    """A new database with the ledger's schema."""
-    return server.url(server.ledger())
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
