@@ -99,6 +99,8 @@ class AlertSender:
         A receiver that does not answer at all ends the turn: what failed waits now, so the next
         turn begins with another alert, and a dead receiver is asked once a turn.
         """
+        if not self._ledger.is_keeper:
+            return
         for seq in list(self._unnoted):
             await self._note(seq)
         await self._tell_new()

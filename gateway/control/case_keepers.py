@@ -27,7 +27,7 @@ class CaseKeepers:
         reader = await self._ledger.reader()
         now_ms = self._ledger.clock.now_ms()
         census = await reader.case_census(now_ms)
-        if census.to_escalate:
+        if census.to_escalate and self._ledger.is_keeper:
             await self._ledger.escalate()
             census = await reader.case_census(now_ms)
         self._metrics.counted(census.by_reason)

@@ -69,6 +69,8 @@ class LedgerKeepers:
         await self._ledger.beat()
 
     async def _strand(self) -> None:
+        if not self._ledger.is_keeper:
+            return
         reader = await self._ledger.reader()
         unknowns = await reader.unknowns()
         if not unknowns.in_flight and not unknowns.decided:
@@ -87,5 +89,5 @@ class LedgerKeepers:
         self._metrics.oldest_unknown_age_s.set(age_s)
 
     async def _forget(self) -> None:
-        while (done := await self._ledger.forget(self._kept)).more:
+        while self._ledger.is_keeper and (done := await self._ledger.forget(self._kept)).more:
             self._log.info("retention", bodies=done.bodies, refusals=done.refusals)

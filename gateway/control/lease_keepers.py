@@ -75,7 +75,7 @@ class LeaseKeepers:
         due_ms = self._ledger.due_at_ms()
         due = due_ms is not None and due_ms <= self._ledger.clock.now_ms()
         leased = self._leased()
-        if not leased or not (due or self._again):
+        if not leased or not (due or self._again) or not self._ledger.is_keeper:
             return
         self._again = True  # until it is recorded, whatever goes wrong
         await self._ledger.lapse({name: terms_of(each) for name, each in leased.items()})
@@ -96,8 +96,14 @@ class LeaseKeepers:
                 pass
 
     async def _tell(self) -> None:
+        if not self._ledger.is_keeper:
+            # Told and counted once, by whoever keeps. What is journalled between a keeper's death
+            # and its successor is not; alerts are, for those are kept until they are delivered.
+            self._told_to = None
+            return
         reader = await self._ledger.reader()
         if self._told_to is None:
+            self._deserted.clear()
             self._told_to = await latest_id(reader)
             now_ms = self._ledger.clock.now_ms()
             for record in await reader.leases(self._leased(), now_ms):

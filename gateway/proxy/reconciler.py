@@ -83,6 +83,8 @@ class Reconciler:
         house = self._house
         if house.state.draining or house.state.ledger_error is not None:
             return []
+        if not house.ledger.is_keeper:
+            return []
         reader = await house.ledger.reader()
         ids = await reader.due(house.ledger.clock.now_ms(), AT_ONCE)
         return [each for each in ids if each not in self._at_work][: AT_ONCE - len(self._at_work)]

@@ -6,7 +6,7 @@ told the same in different words, the words are the dialect's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from gateway.core.errors import StoreError
@@ -84,5 +84,9 @@ class Database(Protocol):
     def adopted(self, *, changed: bool) -> None:
         """Note that this gateway runs the policies on record; `changed` says that it has changed
         what they decide. From its commit on, gateways that run others do not get locks to write."""
+
+    def announce(self, instance: str, scopes: Collection[Scope] | None, /) -> None:
+        """Tell other gateways that `scopes` (None: any) change with this transaction, if it
+        journals anything."""
 
     def close(self) -> None: ...

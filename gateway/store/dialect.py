@@ -26,6 +26,10 @@ _WORDS: Final = (
         re.compile(r"SELECT value FROM json_each\(\?\)"),
         "SELECT json_array_elements_text(CAST(? AS json))",
     ),
+    (
+        re.compile(r"json_extract\((\w+), '\$\.(\w+)\.(\w+)'\)"),
+        r"(CAST(\1 AS json) #>> '{\2,\3}')",
+    ),
     (re.compile(r"\bIN \(\)"), "IN (NULL)"),
     (re.compile(r"\bmax\((\w+), \?\)"), r"greatest(\1, ?)"),
 )

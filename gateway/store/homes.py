@@ -12,6 +12,7 @@ from gateway.core.errors import StoreError
 from gateway.store.clock import DatabaseClock, StoreClock, Timekeeper
 from gateway.store.connect import FileLock, SameFile, open_database, private_folder
 from gateway.store.database import Database
+from gateway.store.hearing import Heard, Hearing
 from gateway.store.locks import place
 from gateway.store.migrate import migrate
 from gateway.store.sources import FileSource, Source
@@ -35,6 +36,9 @@ class Home(Protocol):
         """Raise OSError if what is about to be committed would be lost."""
 
     async def source(self) -> Source: ...
+
+    def hear(self, instance: str, heard: Heard) -> Hearing | None:
+        """Begin to listen for what other gateways write; None where there can be none."""
 
     def release(self) -> None: ...
 
@@ -78,6 +82,9 @@ class FileHome:
     async def source(self) -> Source:
         return await FileSource.open(self._path)
 
+    def hear(self, instance: str, heard: Heard) -> Hearing | None:
+        return None
+
     def release(self) -> None:
         self._lock.release()
 
@@ -91,6 +98,7 @@ class PostgresHome:
         self._where = where
         self._own_clock = own_clock
         self._adopted: Adopted | None = None
+        self._schema = "public"
 
     def prepare(self, clock: Clock) -> Timekeeper:
         db = self.connect()
@@ -98,6 +106,7 @@ class PostgresHome:
             # One gateway at a time: the others wait here, and find it done.
             db.execute("SELECT pg_advisory_lock(?)", (place(("migration",)),))
             migrate(db, clock.wall_ms())
+            (self._schema,) = db.execute("SELECT CAST(current_schema() AS text)").fetchone()
             if self._own_clock:
                 return own_time(db, clock)
             _new_ledger(db, 0, "", 0)
@@ -121,6 +130,11 @@ class PostgresHome:
         from gateway.store.postgres_source import PostgresSource
 
         return await PostgresSource.open(self._where)
+
+    def hear(self, instance: str, heard: Heard) -> Hearing | None:
+        from gateway.store.postgres import channel_of
+
+        return Hearing(self._where, channel_of(self._schema), instance, heard)
 
     def release(self) -> None:
         return None

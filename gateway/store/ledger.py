@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from gateway.store.case_records import Act, CaseRecord, NotActed, OpenedProbe, O
 from gateway.store.cases import Acting, Escalating, OpeningCase
 from gateway.store.clock import Timekeeper
 from gateway.store.database import Database
+from gateway.store.hearing import Hearing
 from gateway.store.homes import FileHome, Home
 from gateway.store.lapses import LOOK_MS, Lapsed, lapse, next_look_ms
 from gateway.store.lease_records import (
@@ -65,6 +66,8 @@ class Ledger:
         self.bell = bell
         self._due_at_ms: int | None = 0
         self._vacant: frozenset[Scope] = frozenset()
+        self._hearing: Hearing | None = None
+        self._keeps_until_ms = 0
         self._reader: Reader | None = None
         self._reader_opening = asyncio.Lock()
 
@@ -94,9 +97,23 @@ class Ledger:
             await writer.close()
             home.release()
             raise
-        return cls(home, writer, store_clock, instance, bell)
+        ledger = cls(home, writer, store_clock, instance, bell)
+        ledger._hearing = home.hear(instance, ledger._heard)
+        await ledger.beat()
+        return ledger
+
+    def _heard(self, scopes: Collection[Scope] | None) -> None:
+        """Another gateway has written something, or it is not known whether one has."""
+        if scopes is None:
+            self.bell.ring_all()
+        else:
+            self.bell.ring(scopes)
+        self._due_by(self.clock.now_ms())
 
     async def close(self) -> None:
+        if self._hearing is not None:
+            await self._hearing.close()
+        self._keeps_until_ms = 0
         with contextlib.suppress(StoreError):
             await self._writer.run(partial(upkeep.beat, instance=self.instance, stopped=True))
         if self._reader is not None:
@@ -271,7 +288,19 @@ class Ledger:
         return count
 
     async def beat(self) -> None:
-        await self._writer.run(partial(upkeep.beat, instance=self.instance), forgets=False)
+        kept = self.is_keeper
+        turn = partial(upkeep.beat, instance=self.instance)
+        self._keeps_until_ms = await self._writer.run(turn, forgets=False)
+        if self.is_keeper and not kept:
+            self._due_by(self.clock.now_ms())  # the last keeper may have left something
+
+    @property
+    def is_keeper(self) -> bool:
+        """Whether this gateway does now what is to be done once for all gateways on the ledger.
+
+        Only to spare work: whatever it does is decided again in the transaction that does it.
+        """
+        return self.clock.now_ms() < self._keeps_until_ms
 
     async def forget(self, kept: Kept) -> Forgotten:
         return await self._writer.run(partial(upkeep.forget, kept=kept))

@@ -7,7 +7,7 @@ synchronous operations drive an asynchronous connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -17,6 +17,7 @@ from gateway.core.errors import StoreError
 from gateway.core.ids import Scope
 from gateway.store.database import Conflict, ConnectionBroken, DatabaseError
 from gateway.store.dialect import PostgresDialect, translate
+from gateway.store.hearing import announcement
 from gateway.store.locks import JOURNAL, columns, locks_for, place
 from gateway.store.wanted import Wanted
 
@@ -125,6 +126,11 @@ async def prepare_session(connection: asyncpg.Connection[Any]) -> None:
     )
 
 
+def channel_of(schema: str) -> str:
+    """Return where gateways on the ledger in `schema` announce what they write."""
+    return f"fencegate_{schema}"[:63]
+
+
 def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
@@ -199,7 +205,8 @@ class PostgresDatabase:
             self.close()
             raise
         self.dialect = PostgresDialect(types)
-        self._salt = str(schema).encode()[:64]
+        self._schema = str(schema)
+        self._salt = self._schema.encode()[:64]
         self._journal = place(JOURNAL, self._salt)
 
     def _check(self, unsafe: bool) -> None:
@@ -251,6 +258,11 @@ class PostgresDatabase:
         except FAILURES as error:
             self._statements.clear()  # one may be of a schema that has changed since
             raise as_database_error(error) from error
+
+    def announce(self, instance: str, scopes: Collection[Scope] | None, /) -> None:
+        if self._in_journal:
+            said = announcement(instance, scopes)
+            self.execute("SELECT pg_notify(?, ?)", (channel_of(self._schema), said))
 
     # -- locks
 

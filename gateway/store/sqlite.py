@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -72,3 +72,6 @@ class SqliteDatabase(sqlite3.Connection):
 
     def adopted(self, *, changed: bool) -> None:
         """There is nobody who could run others."""
+
+    def announce(self, instance: str, scopes: Collection[Scope] | None, /) -> None:
+        """Nobody else is there to hear it."""

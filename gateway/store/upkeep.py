@@ -52,10 +52,16 @@ def hold_seals(db: Database, now_ms: int, jump_ms: int) -> None:
     )
 
 
-def beat(db: Database, now_ms: int, instance: str, *, stopped: bool = False) -> None:
+NEVER_MS: Final = 2**53
+KEEPER_MS: Final = 7_000
+"""How long a gateway that does what is done once for all of them may miss its heartbeat."""
+
+
+def beat(db: Database, now_ms: int, instance: str, *, stopped: bool = False) -> int:
     """Record that this instance lives, or that it stops in order; and which others do not live.
 
-    One that was only away for long says so with its next heartbeat, and lives again.
+    One that was only away for long says so with its next heartbeat, and lives again. Return
+    until when it does what is done once for all gateways; 0 if another one does.
     """
     if not db.alone:
         _bury(db, now_ms, instance)
@@ -63,6 +69,19 @@ def beat(db: Database, now_ms: int, instance: str, *, stopped: bool = False) -> 
         "UPDATE instance SET heartbeat_at_ms = ?, stopped_at_ms = ? WHERE id = ?",
         (now_ms, now_ms if stopped else None, instance),
     )
+    if db.alone:
+        return NEVER_MS
+    if stopped:
+        db.execute("DELETE FROM keeper WHERE instance = ?", (instance,))
+        return 0
+    until_ms = now_ms + KEEPER_MS
+    taken = db.execute(
+        "INSERT INTO keeper (name, instance, until_ms) VALUES ('house', ?1, ?2) "
+        "ON CONFLICT (name) DO UPDATE SET instance = excluded.instance, "
+        "until_ms = excluded.until_ms WHERE keeper.instance = ?1 OR keeper.until_ms <= ?3",
+        (instance, until_ms, now_ms),
+    )
+    return until_ms if taken.rowcount == 1 else 0
 
 
 def _bury(db: Database, now_ms: int, instance: str) -> None:

@@ -226,6 +226,7 @@ class Writer:
         if write_clock:
             self._clock.write(db, now_ms)
         self._before_commit()
+        db.announce(self._instance, None if self._batch is None else self._batch.journalled)
         db.execute("COMMIT")
         if write_clock:
             self._clock_written_ms = now_ms
