@@ -50,7 +50,7 @@ load: setup ## mixed load by locust; fails if the CRM saw a duplicate
 	$(BIN)/python -m loadtests.run
 
 lock: ## pin all dependencies anew (needs uv)
-	uv pip compile --quiet --universal --generate-hashes --extra dev --extra load \
+	uv pip compile --quiet --universal --generate-hashes --extra dev --extra load --extra postgres \
 		--no-emit-index-url --no-header --output-file requirements.lock pyproject.toml
 
 clean:

@@ -99,12 +99,13 @@ class Server:
         assert made.wait(60) == 0, self.said()
 
     def start(self) -> None:
+        before = len(self.said())
         self.process = self._run(
             self.binaries["postgres"], "-D", str(self.folder / "data"), "-k", str(self.folder),
             "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
         )  # fmt: skip
         until = time.monotonic() + 30
-        while "ready to accept connections" not in self.said()[-400:]:
+        while "ready to accept connections" not in self.said()[before:]:
             assert self.process.poll() is None, self.said()
             assert time.monotonic() < until, self.said()
             time.sleep(0.02)

@@ -14,7 +14,13 @@ from gateway.core.ids import Scope
 
 
 class Bell:
-    """Rung on the event loop, with the scopes that have changed."""
+    """Rung on the event loop, with the scopes that have changed.
+
+    It is heard in this process alone. Where several gateways share a ledger, one that is told of
+    another's commit (PostgreSQL's NOTIFY, sent by the writer for `Batch.journalled` in the
+    transaction itself) has only to call `ring` with those scopes, and `ring_all` whenever its
+    listening was interrupted. Until then a waiter reads again when its wait is over.
+    """
 
     def __init__(self) -> None:
         self._of_scope: dict[Scope, set[asyncio.Event]] = {}
