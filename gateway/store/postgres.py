@@ -21,7 +21,7 @@ from gateway.store.hearing import announcement
 from gateway.store.locks import JOURNAL, columns, locks_for, place
 from gateway.store.wanted import Wanted
 
-CONNECT_S: Final = 10.0
+CONNECT_S: Final = 5.0
 STATEMENT_S: Final = 20.0
 SCOPES_MAX: Final = 10_000
 _AGAIN: Final = ("40001", "40P01", "23505")  # serialization, deadlock, a key that is there already
@@ -135,15 +135,20 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def as_database_error(error: BaseException) -> DatabaseError:
-    """Return what an error of the driver means to the ledger."""
+def as_database_error(error: BaseException) -> DatabaseError | ValueError:
+    """Return what an error of the driver means to the ledger. A value that cannot be kept is the
+    fault of who sent it, and no failure of the database."""
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         if state in _AGAIN:
             return Conflict(_said(error))
         if state.startswith(_LOST):
             return ConnectionBroken(_said(error))
+        if state.startswith("22"):
+            return ValueError(f"the ledger cannot hold a value: {_said(error)}")
         return DatabaseError(_said(error))
+    if isinstance(error, asyncpg.DataError):
+        return ValueError(f"the ledger cannot hold a value: {_said(error)}")
     return ConnectionBroken(_said(error))
 
 
@@ -290,7 +295,6 @@ class PostgresDatabase:
                     *exclusive,
                 ),
             )
-
         if wanted.things or wanted.units:
             self._check_policies()
 

@@ -187,3 +187,28 @@ def test_a_batch_leads_as_its_verbs_would_do_one_by_one(
     history: list[Step], batch: list[Step], pause_ms: int
 ):
     asyncio.run(play(history, batch, pause_ms))
+
+
+async def test_a_value_that_no_store_can_hold_fails_alone(store: Books):
+    results = await store.together(
+        store.ask("k-1", covers="a"),
+        store.ask("k-2", covers="\ud800"),
+        store.ask("k-3", covers="c"),
+    )
+
+    assert (results[0], results[2]) == ("admit", "admit")
+    assert isinstance(results[1], ValueError | TypeError)
+    assert store.watcher.up[-1] == (True, None)
+
+
+async def test_a_null_character_is_kept_as_it_is_or_refused_alone(store: Books):
+    """Kept as something else, it would not be recognized: nobody would wait for this write."""
+    results = await store.together(
+        store.ask("k-1", covers="a\0b"), store.ask("k-2", covers="b"), store.ask("k-1", covers="c")
+    )
+
+    if isinstance(results[0], ValueError):  # PostgreSQL has no place for it in text
+        assert results[1:] == ["admit", "admit"]
+    else:
+        assert results == ["admit", "admit", "in-flight"]
+    assert store.watcher.up[-1] == (True, None)
