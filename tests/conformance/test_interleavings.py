@@ -270,6 +270,8 @@ async def test_a_grant_is_not_passed_over_by_a_stream_of_admissions(one: Books, 
         assert isinstance(answer.answer, Granted)
         counts = await asyncio.gather(*streams)
         assert sum(counts) > 0
+        left = [row[0] for row in one.rows("SELECT effect_id FROM attempt WHERE term = 1")]
+        assert one.handovers()[-1] == (2, 1, sorted(left))
     finally:
         await books.close()
 
