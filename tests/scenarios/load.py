@@ -200,4 +200,6 @@ def _told(got: Got) -> str:
     """What an answer says of the effect: confirmed, none or unknown."""
     if got.problem is not None:
         return str(got.json["effect"])
+    if got.status >= 500:
+        return "unknown"  # a load balancer's: the gateway says what it knows in a problem
     return "confirmed" if got.status < 300 else "none"
