@@ -37,7 +37,7 @@ END $$
 """
 
 
-def _binaries() -> dict[str, str] | None:
+def postgres_binaries() -> dict[str, str] | None:
     """Return where initdb and postgres are; None where there is no PostgreSQL at all."""
     found = {}
     for name in ("initdb", "postgres"):
@@ -72,6 +72,7 @@ class Server:
     binaries: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
     born: int = 0
+    options: tuple[str, ...] = ()
     _ledger: str = ""
     _db: PostgresDatabase | None = None
     _worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
@@ -79,7 +80,7 @@ class Server:
     def url(self, database: str) -> str:
         return f"postgresql://fencegate@/{database}?host={self.folder}"
 
-    def _run(self, *words: str) -> subprocess.Popen[bytes]:
+    def run(self, *words: str) -> subprocess.Popen[bytes]:
         user = _user()
         who = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
         log = (self.folder / "log").open("ab")
@@ -89,10 +90,14 @@ class Server:
                 words, stdout=log, stderr=log, cwd=self.folder, env=environment, **who
             )
 
-    def make(self) -> None:
+    def own(self) -> None:
+        """Give the folder to whom the server runs as."""
         if (user := _user()) is not None:
             os.chown(self.folder, *user)
-        made = self._run(
+
+    def make(self) -> None:
+        self.own()
+        made = self.run(
             self.binaries["initdb"], "-D", str(self.folder / "data"), "-U", "fencegate",
             "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
         )  # fmt: skip
@@ -100,12 +105,13 @@ class Server:
 
     def start(self) -> None:
         before = len(self.said())
-        self.process = self._run(
+        self.process = self.run(
             self.binaries["postgres"], "-D", str(self.folder / "data"), "-k", str(self.folder),
             "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
+            *self.options,
         )  # fmt: skip
         until = time.monotonic() + 30
-        while "ready to accept connections" not in self.said()[before:]:
+        while "ready to accept" not in self.said()[before:]:
             assert self.process.poll() is None, self.said()
             assert time.monotonic() < until, self.said()
             time.sleep(0.02)
@@ -159,7 +165,7 @@ class Server:
 
 @contextlib.contextmanager
 def running_server() -> Iterator[Server]:
-    binaries = _binaries()
+    binaries = postgres_binaries()
     if binaries is None:
         pytest.skip("there is no PostgreSQL on this machine: neither on PATH nor in /usr/lib")
     folder = Path(tempfile.mkdtemp(prefix="fg-pg-"))  # short: a socket's path has 107 bytes

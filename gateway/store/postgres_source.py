@@ -41,6 +41,8 @@ class PostgresSource:
                 command_timeout=STATEMENT_S,
                 init=prepare_session,
                 server_settings=_READER,
+                # Not "read-write", whatever the URL says: what only reads is not that.
+                target_session_attrs="primary",
                 **({"password": where.password} if where.password else {}),
             )
         except (*FAILURES, ValueError) as error:
