@@ -38,8 +38,8 @@ from gateway.proxy.ledger_watch import LedgerWatch
 from gateway.proxy.reconciler import Reconciler
 from gateway.proxy.target import PREFIX
 from gateway.proxy.unsettled import Shelf
-from gateway.settings import DatabaseUrl, Settings
-from gateway.store.homes import FileHome, Home, database_home
+from gateway.settings import Settings
+from gateway.store.homes import Home, home_at
 from gateway.store.ledger import Ledger
 from gateway.store.records import Settlement
 from gateway.store.upkeep import Kept
@@ -346,11 +346,8 @@ async def serve(
 
 
 def _home(settings: Settings) -> Home:
-    """Return where the ledger lives. Raises SettingsError, or StoreError without the driver."""
     place = settings.ledger_place()
-    if isinstance(place, DatabaseUrl):
-        return database_home(place.url, settings.ledger_password())
-    return FileHome(place)
+    return home_at(place if isinstance(place, Path) else place.url, settings.ledger_password())
 
 
 def _principals(settings: Settings) -> Mapping[str, Principal]:

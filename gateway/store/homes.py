@@ -140,8 +140,11 @@ class PostgresHome:
         return None
 
 
-def database_home(url: str, password: str | None) -> PostgresHome:
-    """Return a PostgreSQL ledger's home. Raises StoreError without the driver."""
+def home_at(place: Path | str, password: str | None = None) -> Home:
+    """Return the home of a ledger in a file, or at a PostgreSQL URL. Raises StoreError without
+    the driver."""
+    if isinstance(place, Path):
+        return FileHome(place)
     try:
         from gateway.store.postgres import Where
     except ImportError as error:
@@ -149,7 +152,7 @@ def database_home(url: str, password: str | None) -> PostgresHome:
             f"a ledger on PostgreSQL needs {error.name}, which is not installed; install "
             "fencegate[postgres]"
         ) from error
-    return PostgresHome(Where(url, password))
+    return PostgresHome(Where(place, password))
 
 
 def own_time(db: Database, clock: Clock) -> StoreClock:

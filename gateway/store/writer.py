@@ -212,11 +212,9 @@ class Writer:
         db = self._begin()
         solo = jobs[0].solo
         self._batch = None
-        if not db.alone:
+        if not db.alone or (solo is not None and jobs[0].forgets):
             self._recent.forget()
         if solo is not None:
-            if jobs[0].forgets:
-                self._recent.forget()
             now_ms = self._clock.read(db)
             results = [solo(db, now_ms)]
         else:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.books import Books, FileShelf, PostgresShelf, Shelf
+from tests.conformance.books import Books
+from tests.conformance.shelves import FileShelf, PostgresShelf, Shelf
 from tests.conformance.working import Site
 
 

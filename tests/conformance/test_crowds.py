@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.books import PostgresShelf
+from tests.conformance.shelves import PostgresShelf
 from tests.simulation.chance import count
 
 PROCESSES = 8

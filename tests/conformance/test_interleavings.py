@@ -24,13 +24,13 @@ from gateway.store.upkeep import DEAD_AFTER_MS, Identity
 from tests.conformance.books import (
     RULES,
     Books,
-    PostgresShelf,
     Watcher,
     by,
     came_to,
     proposal,
     verdict,
 )
+from tests.conformance.shelves import PostgresShelf
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
@@ -70,7 +70,6 @@ async def other(one: Books) -> AsyncIterator[Books]:
     home = HeldHome(one.shelf)
     ledger = await Ledger.open_at(home, one.clock)
     books = Books(PostgresShelf(one.shelf.where.dsn), one.clock, ledger, Watcher(), born=500)
-    books.home = home  # type: ignore[attr-defined]
     try:
         yield books
     finally:
@@ -89,8 +88,8 @@ async def person(postgres_url: str) -> AsyncIterator[Any]:
 
 
 def home_of(books: Books) -> HeldHome:
-    home: HeldHome = books.home  # type: ignore[attr-defined]
-    return home
+    assert isinstance(books.ledger._home, HeldHome)
+    return books.ledger._home
 
 
 def backend_of(books: Books) -> int:

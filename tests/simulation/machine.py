@@ -371,7 +371,7 @@ class Gateway(RuleBasedStateMachine):
 async def stop(books: Books) -> None:
     """Stop as a process that dies does: its kernel closes the files, nothing is said."""
     await books.ledger._writer.close()
-    books.ledger._lock.release()
+    books.ledger._home.release()
 
 
 async def start(books: Books) -> None:
