@@ -44,6 +44,7 @@ class Hearing:
         self._channel = channel
         self._instance = instance
         self._heard = heard
+        self.began = asyncio.Event()  # from here on nothing is missed without being made up for
         self._task = asyncio.get_running_loop().create_task(self._listen(), name="hearing")
 
     async def close(self) -> None:
@@ -54,6 +55,7 @@ class Hearing:
         while True:
             with contextlib.suppress(StoreError):  # the writer meets it too, and says so
                 await self._session()
+            self.began.set()
             self._heard(None)
             await asyncio.sleep(DEAF_S)
 
@@ -66,7 +68,9 @@ class Hearing:
         try:
             connection.add_termination_listener(lambda _: over.set())
             await connection.add_listener(self._channel, self._take)
-            self._heard(None)  # what was announced before is not heard
+            if self.began.is_set():
+                self._heard(None)  # what was announced before is not heard
+            self.began.set()
             await over.wait()
         except FAILURES as error:
             raise as_database_error(error) from error

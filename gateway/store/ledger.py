@@ -99,6 +99,8 @@ class Ledger:
             raise
         ledger = cls(home, writer, store_clock, instance, bell)
         ledger._hearing = home.hear(instance, ledger._heard)
+        if ledger._hearing is not None:
+            await ledger._hearing.began.wait()
         await ledger.beat()
         return ledger
 
