@@ -8,7 +8,7 @@ RUNNERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(RUNNERS) --dist loadfile
 STAMP := $(VENV)/.set-up
 
-.PHONY: setup check format lint types contracts test prove demo run bench load lock clean
+.PHONY: setup check format lint types contracts test prove demo run bench bench-fleet load lock clean
 
 setup: $(STAMP)
 
@@ -45,6 +45,9 @@ run: setup ## a gateway with the example policies, and a sandbox CRM behind it
 
 bench: setup ## the gateway beside a bare pass-through; prints ratios
 	$(BIN)/python -m loadtests.bench
+
+bench-fleet: setup ## one to three gateways on PostgreSQL, beside SQLite and a bare pass-through
+	$(BIN)/python -m loadtests.fleet
 
 load: setup ## mixed load by locust; fails if the CRM saw a duplicate
 	$(BIN)/python -m loadtests.run

@@ -77,10 +77,11 @@ class Stage:
     crm_url: str = ""
     gateway_url: str = ""
     listen_port: int = 0  # 0: a free one at each start
+    ledger_url: str = ""  # "": a file in the folder
 
     @property
     def ledger(self) -> str:
-        return f"sqlite:///{(self.folder / 'ledger.db').resolve()}"
+        return self.ledger_url or f"sqlite:///{(self.folder / 'ledger.db').resolve()}"
 
     @property
     def policies(self) -> Path:
