@@ -31,10 +31,11 @@ T = TypeVar("T")
 SESSION: Final = {
     "application_name": "fencegate",
     "client_min_messages": "error",
+    # A gateway that stands still inside a transaction holds others back no longer than this: its
+    # session ends, and what it had not committed it has not sent either. Those who wait for it
+    # have more patience.
+    "idle_in_transaction_session_timeout": "3s",
     "lock_timeout": "5s",
-    # A gateway that stands still inside a transaction holds others back no longer than this:
-    # its session ends, and what it had not committed it has not sent either.
-    "idle_in_transaction_session_timeout": "5s",
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",

@@ -347,3 +347,18 @@ async def test_a_connection_that_is_cut_inside_a_transaction_records_nothing(
         await asked
     assert await other.ask("k-1", covers="b") == "admit"
     assert other.rows("SELECT count(*) FROM effect") == [(2,)]
+
+
+async def test_a_gateway_that_stands_still_before_its_commit_is_let_go_of(one: Books, other: Books):
+    await one.admitted("k-0", covers="a")
+    home_of(other).free.clear()
+    still = asyncio.ensure_future(other.ask("k-1"))
+    await home_of(other).held()
+
+    assert await one.ask("k-1") == "admit"
+    home_of(other).free.set()
+
+    with pytest.raises(LedgerUnavailable):
+        await still
+    assert await other.ask("k-1") == "in-flight"
+    assert one.rows("SELECT count(*) FROM attempt") == [(2,)]
