@@ -9,7 +9,7 @@ from collections import Counter
 from gateway.core.effect import Outcome
 from gateway.store.homes import PostgresHome
 from gateway.store.ledger import Ledger
-from tests.conformance.books import LEASED, Books, proposal, settlement
+from tests.conformance.books import LEASED, Books, proposal, settlement, verdict
 from tests.conformance.shelves import PostgresShelf
 from tests.postgres_server import Server
 from tests.simulation.chance import SEED, count
@@ -45,8 +45,10 @@ async def lead_and_write(books: Books, name: str, turns: int, chance: random.Ran
             if ruling.n is not None and chance.random() < 0.8:
                 outcome = chance.choice(SETTLED)
                 await books.ledger.settle(settlement(ruling.effect_id, outcome, ruling.n))
-            elif ruling.n is None:
-                term = ruling.highest_term if chance.random() < 0.1 else term
+            elif verdict(ruling) == "stale-term":  # several hands of the one who leads by now
+                lease = (await books.lease()).lease
+                assert lease is not None
+                holder, term = lease.holder, lease.term
 
 
 async def test_what_three_gateways_did_at_once_adds_up(postgres_server: Server, postgres_url: str):
@@ -88,7 +90,7 @@ def check(books: Books) -> None:
     ):
         tries.setdefault(effect_id, []).append((n, term, is_open))
     assert tries.keys() == effects.keys()
-    assert len(effects) > len(terms) > 10
+    assert min(len(effects), len(terms)) > 10
     for effect_id, made in tries.items():
         assert [n for n, _, _ in made] == list(range(1, effects[effect_id][2] + 1))
         assert [term for _, term, _ in made] == sorted(term for _, term, _ in made)
