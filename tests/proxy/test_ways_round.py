@@ -27,7 +27,7 @@ DANGEROUS = json.dumps({"type": "danger"}).encode()
         (DANGEROUS.decode().encode("utf-16"), ["Content-Type: application/json; charset=utf-16"]),
         (b'{"type": "danger", "x": NaN}', []),
         (b'{"type": "danger", "x": ' + b"9" * 5000 + b"}", []),
-        (gzip.compress(DANGEROUS), ["Content-Encoding: gzip"]),
+        (gzip.compress(DANGEROUS, mtime=0), ["Content-Encoding: gzip"]),
         (b'{"type": "danger", "x": ' + b"[" * 3000 + b"]" * 3000 + b"}", []),
         (DANGEROUS + b" " * (2 * 1024 * 1024), []),
         (b'{"type": "danger", "type": "harmless"}', []),
