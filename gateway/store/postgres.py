@@ -92,6 +92,9 @@ _PUT_POLICIES: Final = (
     "INSERT INTO ledger_meta (name, value) VALUES ('policies', ?) "
     "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
+# Whatever the database's default: under a snapshot that is older than the lock, a decision is made
+# on what stood there before a takeover.
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _IN_ORDER: Final = ("INSERT INTO transition ", "INSERT INTO alert ")
 
 
@@ -252,7 +255,7 @@ class PostgresDatabase:
 
     def _turn(self, text: str) -> Found:
         self._in_journal = False
-        said = self._drive(self._connection.execute(text.removesuffix(" IMMEDIATE")))
+        said = self._drive(self._connection.execute(_BEGIN if text == "BEGIN IMMEDIATE" else text))
         if said != text.removesuffix(" IMMEDIATE"):
             # A commit of a transaction that failed before is answered with ROLLBACK.
             raise DatabaseError(f"{text} was answered with {said}")

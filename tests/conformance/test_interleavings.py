@@ -31,6 +31,7 @@ from tests.conformance.books import (
     verdict,
 )
 from tests.conformance.shelves import PostgresShelf
+from tests.postgres_server import Server
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
@@ -125,6 +126,35 @@ async def test_an_admission_waits_for_a_raise_that_is_not_committed_and_is_refus
 
     assert await asked == "stale-term"
     assert one.rows("SELECT count(*) FROM attempt WHERE term = 7") == [(2,)]
+
+
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+async def test_no_default_of_the_database_lets_an_old_snapshot_decide(
+    postgres_url: str, postgres_server: Server, level: str
+):
+    """P3, P6: a snapshot from before the takeover would find the old term in force, and with the
+    level set on one side only nothing would abort either."""
+    database = postgres_server.ledger()
+    change = f"ALTER DATABASE {database} SET default_transaction_isolation = '{level}'"
+    await asyncio.to_thread(postgres_server.psql, change)
+    person = await asyncpg.connect(postgres_url)
+    books = await Books.open_at(PostgresShelf(postgres_url))
+    try:
+        await books.settled(Outcome.CONFIRMED, "before", term=7)
+        raising = person.transaction()
+        await raising.start()
+        await person.execute("UPDATE scope SET highest_term = 8, holder = 'leader#8'")
+        asked = asyncio.ensure_future(books.ask("k-1", term=7))
+        await until_waiting(books)
+        await raising.commit()
+
+        assert await asked == "stale-term"
+        assert books.rows("SELECT count(*) FROM attempt WHERE term = 7") == [(1,)]
+    finally:
+        await books.close()
+        await person.close()
+        reset = f"ALTER DATABASE {database} RESET default_transaction_isolation"
+        await asyncio.to_thread(postgres_server.psql, reset)
 
 
 async def test_a_raise_waits_for_an_admission_that_is_not_committed_and_lists_it(
