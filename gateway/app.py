@@ -137,6 +137,7 @@ class Gateway:
             clock,
             version=__version__,
             observer=LedgerWatch(metrics, state, log),
+            witness=settings.witness_path(),
         )
         house = House(
             state=state,

@@ -7,6 +7,7 @@ at once, with the value and the way out.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import os
 import re
@@ -187,6 +188,7 @@ class Settings(BaseSettings):
     policies: Path = Path("policies")
     ledger: Annotated[str, _checked(parse_ledger)] = "sqlite:///var/fencegate.db"
     ledger_password_file: Path | None = None  # a database's password, apart from its URL
+    witness: Path | None = None  # what was seen of the ledger; default: witness_path()
     listen: Annotated[str, _checked(parse_listen)] = "127.0.0.1:8080"
     port_file: Path | None = None  # where the port that was taken is written
     principals: Path | None = None
@@ -246,6 +248,17 @@ class Settings(BaseSettings):
         place = self.ledger_place()
         beside = place.parent if isinstance(place, Path) else Path("var")
         return self.spool_dir or beside / "spool"
+
+    def witness_path(self) -> Path:
+        """Return where this gateway remembers its ledger: beside a ledger's file; for a database
+        in var/, by the database and the address, for each gateway needs one of its own."""
+        place = self.ledger_place()
+        if self.witness is not None:
+            return self.witness
+        if isinstance(place, Path):
+            return place.with_name(place.name + ".witness")
+        mark = hashlib.sha256(f"{place.url} {self.listen}".encode()).hexdigest()[:12]
+        return Path("var") / f"ledger-{mark}.witness"
 
     def listen_address(self) -> tuple[str, int]:
         return parse_listen(self.listen)

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "functions": ("gateway.cli.functions", "app"),
     "units": ("gateway.cli.units", "app"),
     "ledger": ("gateway.cli.ledger", "app"),
+    "recover": ("gateway.cli.recover", "recover"),
     "token": ("gateway.cli.token", "app"),
     "sandbox-crm": ("gateway.cli.sandbox", "sandbox_crm"),
 }

@@ -25,6 +25,9 @@ LedgerUrl = Annotated[
     Text, _setting("ledger", "sqlite:///file.db or postgresql://user@host/database")
 ]
 LedgerPassword = Annotated[File, _setting("ledger_password_file", "The database's password.")]
+Witness = Annotated[
+    File, _setting("witness", "What was seen of the ledger; put it on another disk.")
+]
 Listen = Annotated[Text, _setting("listen", "Address and port; port 0 takes a free one.")]
 Principals = Annotated[File, _setting("principals", "Who may call (YAML).")]
 Dev = Annotated[bool, _setting("dev", "No tokens: everybody may do everything; loopback only.")]
@@ -56,6 +59,7 @@ def serve(
     policies: Policies = None,
     ledger: LedgerUrl = None,
     ledger_password_file: LedgerPassword = None,
+    witness: Witness = None,
     listen: Listen = None,
     principals: Principals = None,
     dev: Dev = False,
@@ -78,6 +82,7 @@ def serve(
         policies=policies,
         ledger=ledger,
         ledger_password_file=ledger_password_file,
+        witness=witness,
         listen=listen,
         principals=principals,
         dev=dev or None,

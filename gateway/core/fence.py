@@ -77,6 +77,12 @@ class Refusal(StrEnum):
     LEADER_DRAINING = "leader-draining"  # stepping down: no new effects
     UNIT_UNKNOWN = "unit-unknown"  # the function wants registered units
     UNIT_CLOSED = "unit-closed"  # completed or abandoned
+    LEDGER_RESTORED = "ledger-restored"  # the key may be spent in a record that was lost
+
+    @property
+    def slug(self) -> str:
+        """The problem that tells it. Of what a lost record may say, the outcome is unknown."""
+        return "outcome-unknown" if self is Refusal.LEDGER_RESTORED else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,8 @@ class FenceView:
     `highest_term` 0 means that the scope has accepted none yet. `open_attempts` are those of
     the attempt's scope, destination and `covers` value, of whatever term and effect.
     `is_grantee` says that the principal who asks is the one that the grant was given to; a name
-    alone can be said by anybody.
+    alone can be said by anybody. `doubted`: the ledger came back older than it was, and an attempt
+    under this key may be missing in it.
     """
 
     now_ms: int
@@ -152,6 +159,7 @@ class FenceView:
     unit: UnitState | None = None
     prior: PriorEffect | None = None
     open_attempts: Sequence[OpenAttempt] = ()
+    doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +216,9 @@ def decide(attempt: Attempt, view: FenceView) -> Decision:
     refusal = _liveness(attempt, view)
     if refusal is not None:
         return Refuse(refusal, raises)
+    if view.doubted:
+        # Recorded as unknown in the same transaction: it must not be sent by itself.
+        return Refuse(Refusal.LEDGER_RESTORED, raises, view.prior)
 
     predecessor = _predecessor(attempt, view)
     if predecessor is not None:

@@ -36,6 +36,8 @@ PROBES_FAILED_MAX: Final = 12
 BACK_OFF_MIN_MS: Final = 1_000
 BACK_OFF_MAX_MS: Final = 300_000
 RESENDS_MAX: Final = 12
+LOST: Final = "ledger-restored"
+"""The reason of an attempt that stands for one whose record may have been lost."""
 ROUNDS_MAX: Final = 3
 """How often an effect that was looked for in vain is sent once more."""
 WINDOW_USED: Final = 0.8
@@ -64,6 +66,7 @@ class Unsolved(StrEnum):
     PROBES_FAILED = "probes-failed"  # no answer to the question, too often
     RESEND_REJECTED = "resend-rejected"  # which says nothing about the first attempt
     RESENDS_EXHAUSTED = "resends-exhausted"  # sent again too often without an answer
+    LEDGER_RESTORED = "ledger-restored"  # what came after it may not be on record
     NO_LEADER = "no-leader"  # nobody under whose term it could be sent again
 
 
@@ -274,6 +277,8 @@ def _missing(case: Case, probes: tuple[Probed, Probed]) -> Step:
     """It is not there, twice, and can come no more. What follows is the route's to say."""
     if case.overtaken:
         return OpenException(Unsolved.SUPERSEDED)
+    if any(one.reason == LOST for one in case.tries):
+        return OpenException(Unsolved.LEDGER_RESTORED)  # a write unknown to us may hide the mark
     if case.route.guard is Guard.VERSION and probes[-1].moved:
         # Under the old version it would be refused; whoever wants it has to read anew.
         return Settle(Outcome.NO_EFFECT, ResolvedBy.PROBE, probes)

@@ -160,6 +160,9 @@ class Forwarder:
             case Refuse() as refusal:
                 if refusal.reason is Refusal.ATTEMPTS_EXHAUSTED:
                     await open_exhausted(self._house, call, refusal.prior)
+                if ruling.held is not None:
+                    self._house.metrics.became_unknown(call.destination.name)
+                    self._house.unsettled.set()
                 return respond.refused(ruling, refusal, call.attempt.term if call.attempt else 0)
             case Admit() | None:  # no intent was asked for: it is the caller's to ask again
                 return respond.problem("in-flight", effect="none")

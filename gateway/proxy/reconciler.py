@@ -151,6 +151,8 @@ class Reconciler:
             case reconcile.Settle():
                 return await self._conclude(matter, step)
             case reconcile.OpenException(reason):
+                if any(one.reason == reconcile.LOST for one in effect.attempts):
+                    reason = reconcile.Unsolved.LEDGER_RESTORED
                 await self._open(effect, matter.function, reason.value)
                 return False
 

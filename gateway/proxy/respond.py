@@ -26,7 +26,13 @@ _EFFECT_OF: Final[dict[Refusal, EffectWord]] = {
     Refusal.IN_FLIGHT: "unknown",
     Refusal.OUTCOME_UNKNOWN: "unknown",
     Refusal.DUPLICATE: "confirmed",
+    Refusal.LEDGER_RESTORED: "unknown",
 }
+_RESTORED: Final = (
+    "Nothing was sent now, but it may have been sent before: the ledger came back older than it "
+    "was. Do not retry, and do not issue the same action under another key. Report the effect id "
+    "and go on with other work; the outcome will be settled by looking it up or by a person."
+)
 
 
 def problem(
@@ -65,8 +71,20 @@ def refused(ruling: Ruling, decision: Refuse, term: int) -> Answer:
         if decision.reason is Refusal.IN_FLIGHT:
             left_s = (prior.deadline_at_ms - ruling.now_ms) / 1000
             retry_after_s = min(max(left_s, 1), 5)
-    answer = problem(decision.reason.value, effect=effect, retry_after_s=retry_after_s, facts=facts)
-    if prior is not None:
+    detail = None
+    if decision.reason is Refusal.LEDGER_RESTORED:
+        detail, facts["reason"] = _RESTORED, decision.reason.value
+    if ruling.held is not None:
+        facts["effect_id"], facts["attempts"] = ruling.effect_id, ruling.held
+    answer = problem(
+        decision.reason.slug, detail=detail, effect=effect, retry_after_s=retry_after_s, facts=facts
+    )
+    if ruling.held is not None:
+        answer.effect_id, answer.attempt = ruling.effect_id, ruling.held
+        answer.outcome = Outcome.UNKNOWN.value
+        answer.extra.append((FENCE_EFFECT, ruling.effect_id))
+        answer.extra.append((FENCE_OUTCOME, Outcome.UNKNOWN.value))
+    elif prior is not None:
         answer.effect_id = prior.effect_id
         answer.extra.append((FENCE_EFFECT, prior.effect_id))
         if prior.outcome is not None:

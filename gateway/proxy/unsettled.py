@@ -44,6 +44,8 @@ DETAIL: Final[Mapping[str, str]] = {
     "probes-failed": "the destination did not answer the question, too often",
     "resend-rejected": "sent again it was rejected, which proves nothing about the first time",
     "resends-exhausted": "it was sent again too often without an answer",
+    "ledger-restored": "the ledger came back older than it was, so what was sent may be missing in "
+    "it, and the route gives no way to find out that nothing was",
     "no-leader": "nobody leads under whose term it could be sent again",
     "policy-withdrawn": "the policies in force no longer let the gateway send it again",
     "policy-gone": "the policy that it was sent under cannot be read any more",

@@ -79,6 +79,10 @@ class Batch:
         self._superseded: set[str] = set()
         self._running: frozenset[str] | None = None
         self.units: dict[Scope, UnitState | None] = {}
+        self.lineage = self._recent.lineage
+        self.raised: dict[Scope, tuple[int, int]] = {}
+        self.last_attempt: tuple[str, int] | None = None
+        self.last_answer = 0
         self.book = LeaseBook(db, now_ms, self._recent.leadership)
 
     # -- loading
@@ -179,6 +183,7 @@ class Batch:
             raise InvariantError(f"attempt {attempt.n} of effect {effect.id} is there already")
         effect.tries[attempt.n] = attempt
         self._new_attempts.append(row)
+        self.last_attempt = (effect.id, attempt.n)
         row_open = OpenRow(
             effect.id,
             attempt.n,
@@ -211,9 +216,10 @@ class Batch:
     def change_scope(self, scope: ScopeRow) -> None:
         self.db.alone_with(scope.scope)
         self._changed_scopes[scope.scope] = scope
+        self.raised[scope.scope] = (scope.highest_term, scope.last_term)
 
     def add_answer(self, effect: EffectRow, attempt: AttemptRow, answer: StoredAnswer) -> None:
-        attempt.answer_seq = self._recent.next_answer_seq(self.db)
+        attempt.answer_seq = self.last_answer = self._recent.next_answer_seq(self.db)
         self._answers.append(
             (
                 attempt.answer_seq,

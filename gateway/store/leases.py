@@ -80,9 +80,10 @@ def bring_up_to_date(batch: Batch, row: LeaseRow, terms: FunctionTerms) -> int:
 def view_of(
     batch: Batch, row: LeaseRow, count: int, asking: CandidateRow | None = None
 ) -> LeaseView:
+    scope = batch.scopes[row.scope]
     return LeaseView(
         now_ms=batch.now_ms,
-        last_term=max(batch.scopes[row.scope].last_term, batch.scopes[row.scope].highest_term),
+        last_term=max(scope.last_term, scope.highest_term, batch.lineage.floor),
         lease=row.lease,
         in_flight=count,
         candidates=batch.book.candidates(row.scope.function),

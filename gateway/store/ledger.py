@@ -45,6 +45,7 @@ from gateway.store.records import Proposal, Resolution, Ruling, Settled, Settlem
 from gateway.store.settling import Settling, StreamEnd
 from gateway.store.upkeep import Forgotten, Identity, Kept
 from gateway.store.wanted import Wanted
+from gateway.store.watch import Restored, Watch
 from gateway.store.work import WorkVerb
 from gateway.store.work_records import WorkAnswer
 from gateway.store.writer import Observer, Writer
@@ -57,12 +58,21 @@ class Ledger:
     """
 
     def __init__(
-        self, home: Home, writer: Writer, clock: Timekeeper, instance: str, bell: Bell
+        self,
+        home: Home,
+        writer: Writer,
+        clock: Timekeeper,
+        instance: str,
+        bell: Bell,
+        watch: Watch | None = None,
+        version: str = "",
     ) -> None:
         self.clock = clock
         self.instance = instance
         self._home = home
         self._writer = writer
+        self._watch = watch or Watch()
+        self._version = version
         self.bell = bell
         self._due_at_ms: int | None = 0
         self._vacant: frozenset[Scope] = frozenset()
@@ -80,24 +90,50 @@ class Ledger:
 
     @classmethod
     async def open_at(
-        cls, home: Home, clock: Clock, *, version: str = "", observer: Observer | None = None
+        cls,
+        home: Home,
+        clock: Clock,
+        *,
+        version: str = "",
+        observer: Observer | None = None,
+        witness: Path | None = None,
     ) -> Ledger:
         """Open (or make) the ledger that lives there, bring its schema up to date, and turn what
-        an earlier run left in flight into unknown effects."""
+        an earlier run left in flight into unknown effects.
+
+        One that is older than its `witness` is opened too, and takes no writes until it is
+        recovered. Raises StoreError for a damaged witness.
+        """
+        watch = Watch(witness)
+        watch.begin()
+        try:
+            return await cls._open(home, clock, version, observer, watch)
+        except BaseException:
+            watch.release()
+            raise
+
+    @classmethod
+    async def _open(
+        cls, home: Home, clock: Clock, version: str, observer: Observer | None, watch: Watch
+    ) -> Ledger:
         store_clock = await asyncio.to_thread(home.prepare, clock)
         instance = secrets.token_hex(8)
         bell = Bell()
         writer = Writer(
-            home.connect, store_clock, instance, observer, before_commit=home.check, bell=bell
-        )
-        start = partial(_start, instance=instance, version=version, jump_ms=store_clock.jump_ms)
+            home.connect, store_clock, instance, observer, before_commit=home.check, bell=bell,
+            watch=watch,
+        )  # fmt: skip
+        here = partial(upkeep.start_instance, instance=instance, version=version)
+        start = partial(_start, instance=instance, jump_ms=store_clock.jump_ms)
         try:
-            await writer.run(start)
+            await writer.run(here, always=True)
+            with contextlib.suppress(Restored):  # what is open in it is for the recovery to settle
+                await writer.run(start)
         except BaseException:
             await writer.close()
             home.release()
             raise
-        ledger = cls(home, writer, store_clock, instance, bell)
+        ledger = cls(home, writer, store_clock, instance, bell, watch, version)
         ledger._hearing = home.hear(instance, ledger._heard)
         if ledger._hearing is not None:
             await ledger._hearing.began.wait()
@@ -117,11 +153,14 @@ class Ledger:
             await self._hearing.close()
         self._keeps_until_ms = 0
         with contextlib.suppress(StoreError):
-            await self._writer.run(partial(upkeep.beat, instance=self.instance, stopped=True))
+            await self._writer.run(
+                partial(upkeep.beat, instance=self.instance, stopped=True), always=True
+            )
         if self._reader is not None:
             await self._reader.close()
         await self._writer.close()
         self._home.release()
+        self._watch.release()
 
     # -- the data plane
 
@@ -280,7 +319,8 @@ class Ledger:
         return await self._writer.run(
             partial(
                 upkeep.adopt, identities=identities, digests=digests, texts=texts or {}, force=force
-            )
+            ),
+            always=True,
         )
 
     async def strand(self) -> int:
@@ -291,8 +331,9 @@ class Ledger:
 
     async def beat(self) -> None:
         kept = self.is_keeper
-        turn = partial(upkeep.beat, instance=self.instance)
-        self._keeps_until_ms = await self._writer.run(turn, forgets=False)
+        turn = partial(upkeep.beat, instance=self.instance, version=self._version)
+        self._keeps_until_ms = await self._writer.run(turn, forgets=False, always=True)
+        await self._writer.look()
         if self.is_keeper and not kept:
             self._due_by(self.clock.now_ms())  # the last keeper may have left something
 
@@ -318,8 +359,7 @@ class Ledger:
             return self._reader
 
 
-def _start(db: Database, now_ms: int, instance: str, version: str, jump_ms: int) -> int:
-    upkeep.start_instance(db, now_ms, instance, version)
+def _start(db: Database, now_ms: int, instance: str, jump_ms: int) -> int:
     if jump_ms:
         db.lock(Wanted(alone=True))
         upkeep.hold_seals(db, now_ms, jump_ms)

@@ -21,6 +21,7 @@ from gateway.core.fence import (
 )
 from gateway.core.ids import Scope
 from gateway.core.lease import Lease
+from gateway.core.reconcile import LOST
 from gateway.core.work import claim_is_live
 from gateway.store import work_rows
 from gateway.store.batch import Batch
@@ -93,6 +94,7 @@ class Admission:
                     attempt.covers,
                 )
             ],
+            doubted=_doubted(batch, attempt, prior),
         )
         decision = decide(attempt, view)
         if decision.raises_term:
@@ -102,6 +104,9 @@ class Admission:
                 return _ruling(batch, proposal, decision, prior.id if prior else "", None)
             return _admit(batch, proposal, attempt, prior, decision)
         reason = _reason(decision)
+        if reason == LOST and proposal.claim and not proposal.observe:
+            _count(batch, proposal, attempt, reason)
+            return _hold(batch, proposal, attempt, prior, decision)
         if proposal.observe and proposal.claim:
             return _observe(batch, proposal, reason, decision)
         if not isinstance(decision, Replay):
@@ -114,6 +119,14 @@ def _latest_lease(batch: Batch, attempt: Attempt) -> Lease | None:
     if attempt.rules.authority is not Authority.LEASE:
         return None
     return batch.book.lease(attempt.scope).lease
+
+
+def _doubted(batch: Batch, attempt: Attempt, prior: EffectRow | None) -> bool:
+    """Whether an attempt under this key may be missing since the ledger came back older."""
+    doubt = batch.lineage.doubt
+    if doubt is None or not doubt.about(attempt.key.function, attempt.key.unit):
+        return False
+    return prior is None or doubt.reaches(prior.outcome, prior.settled_at_ms)
 
 
 def _has_claim(batch: Batch, attempt: Attempt) -> bool:
@@ -172,7 +185,13 @@ def _count(batch: Batch, proposal: Proposal, attempt: Attempt, reason: str) -> N
 
 
 def _admit(
-    batch: Batch, proposal: Proposal, attempt: Attempt, prior: EffectRow | None, admit: Admit
+    batch: Batch,
+    proposal: Proposal,
+    attempt: Attempt,
+    prior: EffectRow | None,
+    admit: Admit,
+    *,
+    held: bool = False,
 ) -> Ruling:
     if prior is None:
         effect = _new_effect(batch, proposal, observed=None)
@@ -183,10 +202,37 @@ def _admit(
         effect.scope = attempt.scope  # another one, if the function's leadership has changed
         effect.covers = proposal.covers
     tried_before = any(t.outcome is Outcome.UNKNOWN for t in effect.tries.values())
-    _write_intent(batch, proposal, effect, admit.n)
+    _write_intent(batch, proposal, effect, admit.n, held=held)
     if prior is not None:
         batch.change_effect(effect)
     return _ruling(batch, proposal, admit, effect.id, admit.n, tried_before=tried_before)
+
+
+def _hold(
+    batch: Batch, proposal: Proposal, attempt: Attempt, prior: EffectRow | None, decision: Decision
+) -> Ruling:
+    """Record, in place of an intent, the attempt that may be missing: of unknown outcome, begun
+    when the first missing one may have been, and sealed when the last one is."""
+    first = Admit(prior.attempts + 1 if prior else 1)
+    written = _admit(batch, proposal, attempt, prior, first, held=True)
+    effect, n = batch.effects[written.effect_id], written.n or 1
+    row = effect.tries[n]
+    row.outcome, row.reason, row.ended_at_ms = Outcome.UNKNOWN, LOST, batch.now_ms
+    batch.change_attempt(effect, row)
+    effect.recount()
+    batch.change_effect(effect)
+    batch.journal(
+        "effect-held",
+        effect.scope,
+        term=attempt.term,
+        holder=attempt.holder,
+        effect_id=effect.id,
+        reason=LOST,
+        next_action="find out at the destination whether it happened before the ledger was lost",
+    )
+    ruling = _ruling(batch, proposal, decision, effect.id, None)
+    ruling.held = n
+    return ruling
 
 
 def _observe(batch: Batch, proposal: Proposal, reason: str, decision: Decision | None) -> Ruling:
@@ -237,10 +283,13 @@ def _new_effect(batch: Batch, proposal: Proposal, *, observed: str | None) -> Ef
     return effect
 
 
-def _write_intent(batch: Batch, proposal: Proposal, effect: EffectRow, n: int) -> None:
+def _write_intent(
+    batch: Batch, proposal: Proposal, effect: EffectRow, n: int, *, held: bool = False
+) -> None:
     attempt = proposal.attempt
     fingerprint = attempt.fingerprint if attempt else _NO_FINGERPRINT
     deadline = batch.now_ms + proposal.timeout_ms
+    doubt = batch.lineage.doubt if held else None
     sent = proposal.sent
     row = AttemptRow(
         n=n,
@@ -275,7 +324,7 @@ def _write_intent(batch: Batch, proposal: Proposal, effect: EffectRow, n: int) -
             fingerprint.raw,
             fingerprint.canonical,
             proposal.policy_digest,
-            batch.now_ms,
+            doubt.from_ms if doubt else batch.now_ms,
             row.deadline_at_ms,
             row.seal_at_ms,
             proposal.request_head,

@@ -88,6 +88,9 @@ _COLUMNS: Final = (
     "WHERE nspname = current_schema())"
 )
 _POLICIES: Final = "SELECT value FROM ledger_meta WHERE name = 'policies'"
+_LINEAGE: Final = (
+    "SELECT name, value FROM ledger_meta WHERE name IN ('policies', 'epoch', 'restored')"
+)
 _PUT_POLICIES: Final = (
     "INSERT INTO ledger_meta (name, value) VALUES ('policies', ?) "
     "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
@@ -164,6 +167,7 @@ class Adopted:
     """Which version of what policies decide this gateway runs. It outlives a connection."""
 
     version: str | None = None
+    epoch: int = 0
 
 
 class Found:
@@ -299,8 +303,8 @@ class PostgresDatabase:
                     *exclusive,
                 ),
             )
-        if wanted.things or wanted.units:
-            self._check_policies()
+        if wanted.things or wanted.units or wanted.leases or wanted.grants:
+            self._check_lineage()
 
     def alone_with(self, scope: Scope, /) -> None:
         if scope not in self._held:
@@ -316,11 +320,20 @@ class PostgresDatabase:
         found = self.execute(_POLICIES).fetchone()
         return None if found is None else str(found[0])
 
-    def _check_policies(self) -> None:
-        """Raise StoreError if another gateway has changed what decides identity: this one would
+    def at_epoch(self, epoch: int, /) -> None:
+        self._adopted.epoch = epoch
+
+    def _check_lineage(self) -> None:
+        """Raise StoreError if the ledger was found older than it was, or recovered since this
+        gateway looked; or if another gateway has changed what decides identity: this one would
         look for effects under keys, and hold others back at things, that nobody else knows."""
+        known = {str(name): str(value) for name, value in self.execute(_LINEAGE)}
+        if "restored" in known:
+            raise ConnectionBroken(known["restored"])
+        if int(known.get("epoch", "0")) != self._adopted.epoch:
+            raise ConnectionBroken("the ledger was recovered; this gateway has to look at it anew")
         ours = self._adopted.version
-        if ours is not None and (in_force := self._policies()) != ours:
+        if ours is not None and (in_force := known.get("policies")) != ours:
             raise StoreError(
                 f"another gateway has changed what the policies decide (version {in_force}, this "
                 f"one runs {ours}); give this one the same policies and reload it"

@@ -15,6 +15,7 @@ from typing import Final
 from gateway.core.ids import Scope
 from gateway.store.database import Database
 from gateway.store.lease_rows import LeaseMemory
+from gateway.store.lineage import Lineage
 from gateway.store.rows import COVERS_ALL, EffectRow, ScopeRow
 
 SCOPES_MAX: Final = 4096
@@ -129,6 +130,7 @@ class Recent:
         self.scopes: dict[Scope, ScopeRow] = {}
         self.leadership = LeaseMemory()
         self.things = Things()
+        self.lineage = Lineage()
         self._last_answer_seq: int | None = None
         self._numbers: list[int] = []
 

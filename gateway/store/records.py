@@ -88,7 +88,8 @@ class Ruling:
     """What the ledger decided about a proposal, and recorded.
 
     `decision` is None for an unfenced write that was observed. `n` is set when an intent was
-    written: the attempt may be sent. `answer` comes with a Replay.
+    written: the attempt may be sent. `held` is the number of an attempt that was recorded as
+    unknown without being sent. `answer` comes with a Replay.
     """
 
     decision: Decision | None
@@ -99,6 +100,7 @@ class Ruling:
     tried_before: bool = False
     observed: str | None = None
     answer: StoredAnswer | None = None
+    held: int | None = None
 
     def answered(self, answer: StoredAnswer | None) -> Ruling:
         return replace(self, answer=answer)

@@ -57,7 +57,9 @@ KEEPER_MS: Final = 7_000
 """How long a gateway that does what is done once for all of them may miss its heartbeat."""
 
 
-def beat(db: Database, now_ms: int, instance: str, *, stopped: bool = False) -> int:
+def beat(
+    db: Database, now_ms: int, instance: str, *, version: str = "", stopped: bool = False
+) -> int:
     """Record that this instance lives, or that it stops in order; and which others do not live.
 
     One that was only away for long says so with its next heartbeat, and lives again. Return
@@ -65,10 +67,12 @@ def beat(db: Database, now_ms: int, instance: str, *, stopped: bool = False) -> 
     """
     if not db.alone:
         _bury(db, now_ms, instance)
-    db.execute(
+    known = db.execute(
         "UPDATE instance SET heartbeat_at_ms = ?, stopped_at_ms = ? WHERE id = ?",
         (now_ms, now_ms if stopped else None, instance),
-    )
+    ).rowcount
+    if not known:  # the ledger came back older than this run
+        start_instance(db, now_ms, instance, version)
     if db.alone:
         return NEVER_MS
     if stopped:

@@ -30,6 +30,7 @@ from gateway.store.recent import Recent
 from gateway.store.records import Ruling
 from gateway.store.rows import read_answer
 from gateway.store.wanted import Wanted
+from gateway.store.watch import Restored, Watch
 
 MAX_BATCH: Final = 256
 TURNS: Final = 5
@@ -60,6 +61,7 @@ class _Job:
     operation: Operation | None
     solo: Callable[[Database, int], Any] | None
     forgets: bool
+    always: bool
     future: asyncio.Future[Any]
     queued_s: float
 
@@ -87,11 +89,13 @@ class Writer:
         observer: Observer | None = None,
         before_commit: Callable[[], None] | None = None,
         bell: Bell | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """`before_commit` runs on the thread; what it raises undoes the transaction.
         `connect` is called on the thread too."""
         self._before_commit = before_commit or (lambda: None)
         self._connect = connect
+        self._watch = watch or Watch()
         self._clock = clock
         self._instance = instance
         self._observer = observer or Quiet()
@@ -115,19 +119,30 @@ class Writer:
         """Queue an operation; the future ends after the commit that holds its result."""
         return self._queue(operation, None)
 
-    def run(self, solo: Callable[[Database, int], T], *, forgets: bool = True) -> asyncio.Future[T]:
+    def run(
+        self,
+        solo: Callable[[Database, int], T],
+        *,
+        forgets: bool = True,
+        always: bool = False,
+    ) -> asyncio.Future[T]:
         """Run `solo(db, now_ms)` in a transaction of its own. `forgets` False says that it
-        touches nothing that batches keep in memory."""
-        return self._queue(None, solo, forgets)
+        touches nothing that batches keep in memory; `always` that it may be done to a ledger
+        that came back older, too."""
+        return self._queue(None, solo, forgets, always)
+
+    def look(self) -> asyncio.Future[None]:
+        """Compare the ledger with what was seen of it."""
+        return self.run(self._look_again, forgets=False, always=True)
 
     def _queue(
-        self, operation: Operation | None, solo: Any, forgets: bool = False
+        self, operation: Operation | None, solo: Any, forgets: bool = False, always: bool = False
     ) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._closed:
             future.set_exception(LedgerUnavailable("the ledger is closed"))
             return future
-        self._waiting.append(_Job(operation, solo, forgets, future, time.perf_counter()))
+        self._waiting.append(_Job(operation, solo, forgets, always, future, time.perf_counter()))
         if not self._busy:
             self._release()
         return future
@@ -176,6 +191,7 @@ class Writer:
             self._journalled = set()
             results, error = self._run(jobs)
             spent = time.perf_counter() - began
+            error = self._watch.refusal or error
             report = _Report(jobs, results, spent, began, error, self._journalled)
             try:
                 self._loop.call_soon_threadsafe(self._done, report)
@@ -196,7 +212,7 @@ class Writer:
                 failure = error
                 self._undo()
                 break
-        if len(jobs) == 1 or isinstance(failure, ConnectionBroken):
+        if len(jobs) == 1 or isinstance(failure, ConnectionBroken | Restored):
             unavailable = [_as_unavailable(failure) for _ in jobs]
             known = unavailable[0] is not failure
             return list(unavailable), str(failure) if known else None
@@ -210,6 +226,8 @@ class Writer:
 
     def _transaction(self, jobs: Sequence[_Job]) -> list[Any]:
         db = self._begin()
+        if not jobs[0].always:
+            self._watch.ready()
         solo = jobs[0].solo
         self._batch = None
         if not db.alone or (solo is not None and jobs[0].forgets):
@@ -232,6 +250,9 @@ class Writer:
             if db.alone:
                 self._recent.learn(self._batch.effects.values(), self._batch.scopes)
             self._journalled |= self._batch.journalled
+            self._watch.committed(self._batch)
+        else:
+            self._watch.save()
         return [self._with_answer(db, result) for result in results]
 
     def _begin(self) -> Database:
@@ -244,9 +265,27 @@ class Writer:
             except ConnectionBroken:
                 self._undo()
         if self._db is None:
-            self._db = self._connect()
+            self._db = self._connect_and_look()
         self._db.execute("BEGIN IMMEDIATE")
         return self._db
+
+    def _connect_and_look(self) -> Database:
+        """Connect; what is found there may be older than what was there before."""
+        db = self._connect()
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            self._watch.look(db, self._clock.read(db), whole=True)
+            db.execute("COMMIT")
+        except BaseException:
+            db.close()
+            raise
+        self._recent.lineage = self._watch.lineage
+        return db
+
+    def _look_again(self, db: Database, now_ms: int) -> None:
+        before = self._watch.refusal
+        self._watch.look(db, now_ms, whole=before is not None)
+        self._recent.lineage = self._watch.lineage
 
     def _decide(self, db: Database, operations: Sequence[Operation]) -> tuple[int, list[Any]]:
         wanted = Wanted()

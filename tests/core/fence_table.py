@@ -49,6 +49,7 @@ class World:
     attempts: int = 2
     rejected: int = 0
     open: tuple[tuple[str, int, int], ...] = ()
+    doubted: bool = False
 
     def attempt(self, fence: ModuleType) -> Any:
         return fence.Attempt(
@@ -86,6 +87,7 @@ class World:
                 fence.OpenAttempt(effect, 1, term, seal - 500, seal)
                 for effect, term, seal in self.open
             ),
+            doubted=self.doubted,
         )
 
     def _prior(self, fence: ModuleType) -> Any:
@@ -120,6 +122,7 @@ UNIT: list[tuple[str, Changes]] = [
     ("unit-unknown", {"registered_units": True, "unit": None}),
     ("unit-closed", {"unit": "closed"}),
 ]
+DOUBT: tuple[str, Changes] = ("ledger-restored", {"doubted": True})
 
 # The two authorities exclude each other, so each has a table of its own; the rules that both
 # know stand in both.
@@ -131,6 +134,7 @@ LEASE: list[tuple[str, Changes]] = [
     ("lease-expired", {"expires_at_ms": NOW_MS}),
     ("leader-draining", {"draining": True}),
     *UNIT,
+    DOUBT,
 ]
 EXTERNAL: list[tuple[str, Changes]] = [
     ("stale-term", {"authority": "external", "highest_term": TERM + 1}),
@@ -138,6 +142,7 @@ EXTERNAL: list[tuple[str, Changes]] = [
     ("term-contested", {"authority": "external", "seen_holder": "bo#1"}),
     *KEY,
     *UNIT,
+    DOUBT,
 ]
 AUTHORITY_REFUSALS = frozenset(
     {"stale-term", "term-never-issued", "not-holder", "term-jump", "term-contested"}
@@ -173,7 +178,7 @@ def raising(rules: Sequence[tuple[str, Changes]], **always: Any) -> Iterator[Row
 LEASE_ROWS = list(precedence(LEASE))
 EXTERNAL_ROWS = list(precedence(EXTERNAL, authority="external"))
 
-EVERY_LATER_RULE_BUT_THE_KEY = BARRIER | worst_wins(LEASE[-4:])
+EVERY_LATER_RULE_BUT_THE_KEY = BARRIER | worst_wins(LEASE[-5:-1])
 LAST: list[Row] = [
     ("replay of a confirmed effect comes before the lease, the unit and the barrier",
      EVERY_LATER_RULE_BUT_THE_KEY | {"prior": "confirmed"}, "replay e-1"),

@@ -50,7 +50,7 @@ def test_every_status_is_the_contracts():
 
 
 def test_every_refusal_of_the_fence_has_a_problem():
-    assert {refusal.value for refusal in Refusal} <= set(PROBLEMS)
+    assert {refusal.slug for refusal in Refusal} <= set(PROBLEMS)
 
 
 @pytest.mark.parametrize("slug", PROBLEMS)
