@@ -102,7 +102,7 @@ def _witnesses(paths: list[Path], *, named: bool) -> list[Seen]:
 
 
 def _tell(found: Findings) -> None:
-    typer.echo(f"ledger {found.lineage.identity[:8]}, recovered {found.lineage.epoch} times")
+    typer.echo(f"ledger {found.lineage.identity[:8]}, recovered {found.lineage.recoveries} times")
     typer.echo(f"last effect on record: {_shown(found.last_at_ms)}")
     if found.lineage.restored is not None:
         typer.echo(f"stopped: {found.lineage.restored}")
@@ -122,8 +122,8 @@ def _told(done: Recovered) -> None:
     if len(done.terms) > SHOWN:
         typer.echo(f"and {len(done.terms) - SHOWN} more scopes")
     typer.echo(
-        f"recovered (epoch {done.epoch}): {len(done.terms)} scopes lifted, {done.leases_ended} "
-        f"leases ended, {done.effects_unknown} effects unknown. Keys that are not on record are "
+        f"recovered, for the {done.recoveries}. time: {len(done.terms)} scopes lifted, "
+        f"{done.leases_ended} leases ended, {done.effects_unknown} effects unknown. Keys that are not on record are "
         "held for a person; once you know what was sent in the lost time, say so with "
         "'fencegate recover --trust FUNCTION'"
     )

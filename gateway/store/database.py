@@ -89,8 +89,8 @@ class Database(Protocol):
         """Tell other gateways that `scopes` (None: any) change with this transaction, if it
         journals anything."""
 
-    def at_epoch(self, epoch: int, /) -> None:
-        """Note which epoch of the ledger this gateway has looked at. Once the ledger is found to
-        be older than it was, or is in another epoch, it does not get locks to write."""
+    def looked_at(self, recoveries: int, /) -> None:
+        """Note after how many recoveries of the ledger this gateway has looked at it. Once it is
+        found to be older than it was, or was recovered since, it does not give locks to write."""
 
     def close(self) -> None: ...

@@ -332,8 +332,7 @@ class Ledger:
     async def beat(self) -> None:
         kept = self.is_keeper
         turn = partial(upkeep.beat, instance=self.instance, version=self._version)
-        self._keeps_until_ms = await self._writer.run(turn, forgets=False, always=True)
-        await self._writer.look()
+        self._keeps_until_ms = await self._writer.look(turn)
         if self.is_keeper and not kept:
             self._due_by(self.clock.now_ms())  # the last keeper may have left something
 

@@ -1,8 +1,8 @@
 """Which ledger this is, and whether it is as young as it should be: what `ledger_meta` says of it.
 
-`identity` is given once. `epoch` grows with each recovery. `restored` stands there from the moment
-that some gateway finds the ledger older than it was until it is recovered: it stops every gateway
-on it, those without a witness too.
+`identity` is given once. `recoveries` counts how often it was recovered. `restored` stands there
+from the moment that some gateway finds the ledger older than it was until it is recovered: it stops
+every gateway on it, those without a witness too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import orjson
 from gateway.core.doubt import Doubt
 from gateway.store.database import Database
 
-_NAMES: Final = ("identity", "epoch", "restored", "doubt", "term_floor", "predecessors")
+_NAMES: Final = ("identity", "recoveries", "restored", "doubt", "term_floor", "predecessors")
 _READ: Final = "SELECT name, value FROM ledger_meta WHERE name IN (" + ",".join(
     f"'{name}'" for name in _NAMES
 ) + ")"  # fmt: skip
@@ -32,7 +32,7 @@ class Lineage:
     ledgers that this one took the place of. `restored` says why everything stands still."""
 
     identity: str = ""
-    epoch: int = 0
+    recoveries: int = 0
     restored: str | None = None
     doubt: Doubt | None = None
     floor: int = 0
@@ -43,7 +43,7 @@ def read_lineage(db: Database) -> Lineage:
     known: Mapping[str, str] = {row[0]: row[1] for row in db.execute(_READ)}
     return Lineage(
         identity=known.get("identity", ""),
-        epoch=int(known.get("epoch", "0")),
+        recoveries=int(known.get("recoveries", "0")),
         restored=known.get("restored"),
         doubt=_doubt(known.get("doubt")),
         floor=int(known.get("term_floor", "0")),
@@ -55,7 +55,7 @@ def write_lineage(db: Database, lineage: Lineage) -> None:
     """Write all of it but the identity, which is given once."""
     doubt = lineage.doubt
     text: dict[str, Any] = {
-        "epoch": str(lineage.epoch),
+        "recoveries": str(lineage.recoveries),
         "term_floor": str(lineage.floor),
         "predecessors": orjson.dumps(sorted(lineage.predecessors)).decode(),
     }

@@ -89,7 +89,7 @@ _COLUMNS: Final = (
 )
 _POLICIES: Final = "SELECT value FROM ledger_meta WHERE name = 'policies'"
 _LINEAGE: Final = (
-    "SELECT name, value FROM ledger_meta WHERE name IN ('policies', 'epoch', 'restored')"
+    "SELECT name, value FROM ledger_meta WHERE name IN ('policies', 'recoveries', 'restored')"
 )
 _PUT_POLICIES: Final = (
     "INSERT INTO ledger_meta (name, value) VALUES ('policies', ?) "
@@ -167,7 +167,7 @@ class Adopted:
     """Which version of what policies decide this gateway runs. It outlives a connection."""
 
     version: str | None = None
-    epoch: int = 0
+    recoveries: int = 0
 
 
 class Found:
@@ -320,8 +320,8 @@ class PostgresDatabase:
         found = self.execute(_POLICIES).fetchone()
         return None if found is None else str(found[0])
 
-    def at_epoch(self, epoch: int, /) -> None:
-        self._adopted.epoch = epoch
+    def looked_at(self, recoveries: int, /) -> None:
+        self._adopted.recoveries = recoveries
 
     def _check_lineage(self) -> None:
         """Raise StoreError if the ledger was found older than it was, or recovered since this
@@ -330,7 +330,7 @@ class PostgresDatabase:
         known = {str(name): str(value) for name, value in self.execute(_LINEAGE)}
         if "restored" in known:
             raise ConnectionBroken(known["restored"])
-        if int(known.get("epoch", "0")) != self._adopted.epoch:
+        if int(known.get("recoveries", "0")) != self._adopted.recoveries:
             raise ConnectionBroken("the ledger was recovered; this gateway has to look at it anew")
         ours = self._adopted.version
         if ours is not None and (in_force := known.get("policies")) != ours:

@@ -50,7 +50,7 @@ class Findings:
 class Recovered:
     """What a recovery did."""
 
-    epoch: int
+    recoveries: int
     terms: dict[Scope, int]
     leases_ended: int
     effects_unknown: int
@@ -100,11 +100,11 @@ def recover(
         "WHERE ended IS NULL",
         (now_ms,),
     ).rowcount
-    epoch = 1 + max([before.epoch, *(seen.epoch for seen in witnesses)])
+    recoveries = 1 + max([before.recoveries, *(seen.recoveries for seen in witnesses)])
     identities = {seen.identity for seen in witnesses} - {before.identity}
     after = replace(
         before,
-        epoch=epoch,
+        recoveries=recoveries,
         restored=None,
         doubt=Doubt(from_ms, now_ms),
         floor=max([before.floor, *terms.values(), *_rest(witnesses)]),
@@ -118,10 +118,11 @@ def recover(
         )  # fmt: skip
     batch.journal(
         "ledger-recovered", Scope(""), principal=principal, reason=reason, uncertain=unknown,
-        next_action=_NEXT, detail={"epoch": epoch, "from_ms": from_ms, "leases_ended": ended},
+        next_action=_NEXT,
+        detail={"recoveries": recoveries, "from_ms": from_ms, "leases_ended": ended},
     )  # fmt: skip
     batch.flush()
-    return Recovered(epoch, terms, ended, unknown)
+    return Recovered(recoveries, terms, ended, unknown)
 
 
 def trust(

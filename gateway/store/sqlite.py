@@ -76,5 +76,5 @@ class SqliteDatabase(sqlite3.Connection):
     def announce(self, instance: str, scopes: Collection[Scope] | None, /) -> None:
         """Nobody else is there to hear it."""
 
-    def at_epoch(self, epoch: int, /) -> None:
+    def looked_at(self, recoveries: int, /) -> None:
         """Nobody else could have found it older, or recovered it."""

@@ -82,7 +82,7 @@ class Watch:
                 )
                 write_lineage(db, found)
         self.lineage = found
-        db.at_epoch(found.epoch)
+        db.looked_at(found.recoveries)
         if found.restored is None:
             self._seen = _renewed(db, found, seen, now_ms)
             self._unsaved = True
@@ -115,12 +115,16 @@ class Watch:
 def complaints(db: Database, found: Lineage, seen: Seen, *, whole: bool = True) -> list[str]:
     """Return in what the ledger falls short of what was seen of it."""
     same = found.identity == seen.identity
-    if not same and not (seen.identity in found.predecessors and found.epoch > seen.epoch):
+    if not same and not (
+        seen.identity in found.predecessors and found.recoveries > seen.recoveries
+    ):
         return [f"it is another ledger, {found.identity[:8]} and not {seen.identity[:8]}"]
     wrong = []
-    if found.epoch < seen.epoch:
-        wrong.append(f"it was recovered {found.epoch} times and had been {seen.epoch} times")
-    if found.epoch == seen.epoch:
+    if found.recoveries < seen.recoveries:
+        wrong.append(
+            f"it was recovered {found.recoveries} times and had been {seen.recoveries} times"
+        )
+    if found.recoveries == seen.recoveries:
         wrong += _short_marks(db, seen)
     return wrong + (short_terms(db, seen) if whole else [])
 
@@ -167,10 +171,10 @@ def _largest(db: Database, column: str, table: str) -> int:
 
 def _renewed(db: Database, found: Lineage, seen: Seen | None, now_ms: int) -> Seen:
     """Return what is seen of a ledger that is no older than it was."""
-    if seen is None or (seen.identity, seen.epoch) != (found.identity, found.epoch):
+    if seen is None or (seen.identity, seen.recoveries) != (found.identity, found.recoveries):
         kept = seen.scopes if seen is not None else {}
         rest = seen.rest if seen is not None else {}
-        seen = Seen(identity=found.identity, epoch=found.epoch, scopes=kept, rest=rest)
+        seen = Seen(identity=found.identity, recoveries=found.recoveries, scopes=kept, rest=rest)
         seen.raise_terms(_all_terms(db))
     seen.transition = _largest(db, "id", "transition")
     seen.answer = _largest(db, "seq", "answer")

@@ -36,7 +36,7 @@ class Seen:
     """
 
     identity: str = ""
-    epoch: int = 0
+    recoveries: int = 0
     scopes: dict[Scope, tuple[int, int]] = field(default_factory=dict)
     rest: dict[str, int] = field(default_factory=dict)
     transition: int = 0
@@ -113,7 +113,7 @@ def _text(seen: Seen) -> bytes:
     said: dict[str, Any] = {
         "format": FORMAT,
         "identity": seen.identity,
-        "epoch": seen.epoch,
+        "recoveries": seen.recoveries,
         "at_ms": seen.at_ms,
         "transition": seen.transition,
         "answer": seen.answer,
@@ -130,7 +130,7 @@ def _read(said: Any) -> Seen:
     attempt = said["attempt"]
     return Seen(
         identity=str(said["identity"]),
-        epoch=int(said["epoch"]),
+        recoveries=int(said["recoveries"]),
         scopes={
             Scope(str(function), str(unit)): (int(highest), int(last))
             for function, unit, highest, last in said["scopes"]

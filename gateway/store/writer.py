@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from gateway.core.errors import LedgerUnavailable, StoreError
@@ -131,9 +132,9 @@ class Writer:
         that came back older, too."""
         return self._queue(None, solo, forgets, always)
 
-    def look(self) -> asyncio.Future[None]:
-        """Compare the ledger with what was seen of it."""
-        return self.run(self._look_again, forgets=False, always=True)
+    def look(self, first: Callable[[Database, int], Any]) -> asyncio.Future[None]:
+        """Do `first`, and compare the ledger with what was seen of it."""
+        return self.run(partial(self._look_again, first), forgets=False, always=True)
 
     def _queue(
         self, operation: Operation | None, solo: Any, forgets: bool = False, always: bool = False
@@ -282,7 +283,8 @@ class Writer:
         self._recent.lineage = self._watch.lineage
         return db
 
-    def _look_again(self, db: Database, now_ms: int) -> None:
+    def _look_again(self, first: Callable[[Database, int], Any], db: Database, now_ms: int) -> None:
+        first(db, now_ms)
         before = self._watch.refusal
         self._watch.look(db, now_ms, whole=before is not None)
         self._recent.lineage = self._watch.lineage

@@ -178,7 +178,7 @@ def raising(rules: Sequence[tuple[str, Changes]], **always: Any) -> Iterator[Row
 LEASE_ROWS = list(precedence(LEASE))
 EXTERNAL_ROWS = list(precedence(EXTERNAL, authority="external"))
 
-EVERY_LATER_RULE_BUT_THE_KEY = BARRIER | worst_wins(LEASE[-5:-1])
+EVERY_LATER_RULE_BUT_THE_KEY = BARRIER | worst_wins(LEASE[-5:])
 LAST: list[Row] = [
     ("replay of a confirmed effect comes before the lease, the unit and the barrier",
      EVERY_LATER_RULE_BUT_THE_KEY | {"prior": "confirmed"}, "replay e-1"),
