@@ -11,8 +11,8 @@ import typer
 from gateway.cli.at_rest import LOCAL_OPERATOR
 from gateway.cli.exits import Exit, fail
 from gateway.clock import SystemClock
-from gateway.settings import DatabaseUrl, Settings, load_settings
-from gateway.store.homes import FileHome, Home, database_home
+from gateway.settings import Settings, load_settings
+from gateway.store.homes import Home, home_at
 from gateway.store.recover import Findings, Recovered
 from gateway.store.repair import Repair
 from gateway.store.watch import name_of
@@ -81,11 +81,9 @@ def _no(why: str) -> NoReturn:
 
 def _home(settings: Settings) -> Home:
     place = settings.ledger_place()
-    if isinstance(place, DatabaseUrl):
-        return database_home(place.url, settings.ledger_password())
-    if not place.is_file():
+    if isinstance(place, Path) and not place.is_file():
         fail(f"there is no ledger at {place}; put the restored file there first", Exit.NOT_FOUND)
-    return FileHome(place)
+    return home_at(place if isinstance(place, Path) else place.url, settings.ledger_password())
 
 
 def _witnesses(paths: list[Path], *, named: bool) -> list[Seen]:
@@ -123,9 +121,9 @@ def _told(done: Recovered) -> None:
         typer.echo(f"and {len(done.terms) - SHOWN} more scopes")
     typer.echo(
         f"recovered, for the {done.recoveries}. time: {len(done.terms)} scopes lifted, "
-        f"{done.leases_ended} leases ended, {done.effects_unknown} effects unknown. Keys that are not on record are "
-        "held for a person; once you know what was sent in the lost time, say so with "
-        "'fencegate recover --trust FUNCTION'"
+        f"{done.leases_ended} leases ended, {done.effects_unknown} effects unknown. "
+        "Keys that are not on record are held for a person; once you know what was sent in the "
+        "lost time, say so with 'fencegate recover --trust FUNCTION'"
     )
 
 

@@ -334,6 +334,8 @@ class Writer:
 
 def _as_unavailable(error: Exception) -> Exception:
     """A fault of the disk or the database means: not durable, so not done."""
+    if isinstance(error, Restored):
+        return error
     if isinstance(error, sqlite3.Error | OSError | StoreError):
         return LedgerUnavailable(f"{type(error).__name__}: {error}")
     return error

@@ -124,7 +124,7 @@ async def test_another_ledger_in_its_place_is_noticed(tmp_path: Path):
 async def test_a_damaged_file_is_a_refusal_to_start_that_says_what_to_do(tmp_path: Path, text: str):
     (tmp_path / "witness").write_text(text)
 
-    with pytest.raises(StoreError, match="damaged.*move the file away.*fencegate recover"):
+    with pytest.raises(StoreError, match=r"damaged.*move the file away.*fencegate recover"):
         await opened(tmp_path)
 
 
