@@ -153,9 +153,7 @@ class Ledger:
             await self._hearing.close()
         self._keeps_until_ms = 0
         with contextlib.suppress(StoreError):
-            await self._writer.run(
-                partial(upkeep.beat, instance=self.instance, stopped=True), always=True
-            )
+            await self._writer.look(partial(upkeep.beat, instance=self.instance, stopped=True))
         if self._reader is not None:
             await self._reader.close()
         await self._writer.close()

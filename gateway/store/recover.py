@@ -78,7 +78,7 @@ def look(db: Database, now_ms: int, witnesses: Sequence[Seen]) -> Findings:
         scopes=scopes,
         live_leases=live,
         open_effects=opened,
-        live_gateways=gateways,
+        live_gateways=0 if db.alone else gateways,  # whoever has the file has it alone
         last_at_ms=_last_at_ms(db),
     )
 
@@ -100,6 +100,7 @@ def recover(
         "WHERE ended IS NULL",
         (now_ms,),
     ).rowcount
+    db.execute("DELETE FROM candidate")  # what they said, they said before: they say it anew
     recoveries = 1 + max([before.recoveries, *(seen.recoveries for seen in witnesses)])
     identities = {seen.identity for seen in witnesses} - {before.identity}
     after = replace(
