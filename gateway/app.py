@@ -154,6 +154,7 @@ class Gateway:
         )
         metrics.inflight.set_function(lambda: len(house.inflight))
         metrics.slot_waiting.set_function(house.slots_waiting)
+        metrics.ledger_restored.set_function(lambda: float(ledger.older_because is not None))
         policies = Policies(reloader, ledger, metrics, log, house.state.replace_policies)
         try:
             # Now, for nobody can leave in the middle: an opening that is cancelled leaves its

@@ -148,6 +148,11 @@ class Ledger:
             self.bell.ring(scopes)
         self._due_by(self.clock.now_ms())
 
+    @property
+    def older_because(self) -> str | None:
+        """Why the ledger is known to be older than it was; None if it is not."""
+        return self._watch.refusal
+
     async def close(self) -> None:
         if self._hearing is not None:
             await self._hearing.close()

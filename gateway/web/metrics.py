@@ -96,6 +96,9 @@ class Metrics:
             _LEDGER_S,
         )
         self.ledger_up = self._gauge("ledger_up", "1 while the ledger can be written")
+        self.ledger_restored = self._gauge(
+            "ledger_restored", "1 while the ledger is older than it was and waits for a recovery"
+        )
 
     def _policy(self) -> None:
         self._policy_reload_failures = self._counter(
