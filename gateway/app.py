@@ -26,7 +26,7 @@ from gateway.control.policies import Policies
 from gateway.control.router import ControlPlane
 from gateway.control.work_keepers import WorkKeepers
 from gateway.core.effect import Outcome
-from gateway.core.errors import LedgerUnavailable, SettingsError
+from gateway.core.errors import LedgerUnavailable, RecordLost, SettingsError
 from gateway.core.policy import Destination
 from gateway.core.principals import Principal
 from gateway.outbound.send import Outbound
@@ -305,7 +305,7 @@ class Gateway:
             try:
                 await house.ledger.settle(settlement)
                 house.log.warning("gave-up", effect_id=running.effect_id)
-            except LedgerUnavailable as error:
+            except (LedgerUnavailable, RecordLost) as error:
                 # The intent stays; the next start finds it and makes it unknown.
                 house.log.error("gave-up", effect_id=running.effect_id, error=str(error))
         house.tasks.cancel_all()

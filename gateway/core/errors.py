@@ -30,5 +30,9 @@ class InvariantError(GatewayError):
     """A guard on an effect did not hold; the effect was stopped."""
 
 
+class RecordLost(InvariantError):
+    """The intent of an attempt is not on record: the ledger came back older than it was."""
+
+
 class Malformed(GatewayError):
     """A value that the caller sent does not have its form."""

@@ -28,6 +28,7 @@ from gateway.proxy.house import House
 from gateway.proxy.resend import note_key
 from gateway.proxy.slots import Slot
 from gateway.proxy.unsettled import route_mark
+from gateway.proxy.writing import write_outcome
 from gateway.store.records import Proposal, Ruling, SentAs, Settled, Settlement, StoredAnswer
 from gateway.web.errors import incident
 from gateway.wire.headers import FENCE_VERDICT, PREFERENCE_APPLIED
@@ -336,34 +337,7 @@ class Forwarder:
             resource=meaning.take,
             for_all=meaning.replayed,
         )
-        house = self._house
-        try:
-            after = await house.ledger.settle(settlement)
-        except LedgerUnavailable as error:
-            house.log.error(
-                "outcome-not-written", effect_id=ruling.effect_id, error=str(error),
-                outcome=meaning.outcome.value,
-            )  # fmt: skip
-            house.state.unwritten += 1
-            house.tasks.launch(self._settle_later(settlement), "settle-later")
-            return None
-        if after.disagrees:
-            house.log.error("late-answer-disagrees", effect_id=ruling.effect_id)
-        return after
-
-    async def _settle_later(self, settlement: Settlement) -> None:
-        """Keep trying: a fact that is not on record is a probe, or a person, later on."""
-        delay_s = 0.25
-        while True:
-            await asyncio.sleep(delay_s)
-            try:
-                await self._house.ledger.settle(settlement)
-            except LedgerUnavailable:
-                delay_s = min(delay_s * 2, 5)
-                continue
-            self._house.state.unwritten -= 1
-            self._house.log.warning("outcome-written-late", effect_id=settlement.effect_id)
-            return
+        return await write_outcome(self._house, settlement)
 
 
 def _policy_changed() -> Answer:

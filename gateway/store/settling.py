@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import orjson
 
 from gateway.core.effect import FREE_AGAIN, Outcome, settled_attempt
-from gateway.core.errors import InvariantError
+from gateway.core.errors import RecordLost
 from gateway.store.batch import Batch
 from gateway.store.records import AnswerState, Settled, Settlement
 from gateway.store.rows import AttemptRow, EffectRow
@@ -30,7 +30,7 @@ class Settling:
         effect = batch.effects.get(given.effect_id)
         attempt = effect.tries.get(given.n) if effect else None
         if effect is None or attempt is None:
-            raise InvariantError(f"attempt {given.n} of effect {given.effect_id} is not on record")
+            raise RecordLost(f"attempt {given.n} of effect {given.effect_id} is not on record")
         again = attempt.outcome is given.outcome and not attempt.decided
         late = attempt.outcome is not None and not again
         outcome = settled_attempt(attempt.outcome, given.outcome, decided=attempt.decided)

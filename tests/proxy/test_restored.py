@@ -18,7 +18,7 @@ from tests.cli.terminal import Ended, call
 from tests.house import Got, House, running_house
 from tests.postgres_server import Server
 from tests.proxy.setting import destination, eventually
-from tests.raw_destination import RawDestination
+from tests.raw_destination import RawDestination, answer
 
 LEASED = """
 function: relatorio
@@ -125,9 +125,9 @@ class Desk:
 
 @asynccontextmanager
 async def opened(
-    site: Site, crm: RawDestination, *routes: str, function: str = LEASED
+    site: Site, crm: RawDestination, *routes: str, limits: str = LIMITS
 ) -> AsyncIterator[Desk]:
-    policies = {"crm": destination(crm, *routes, limits=LIMITS), "relatorio": function}
+    policies = {"crm": destination(crm, *routes, limits=limits), "relatorio": LEASED}
     more = {"ledger": site.url, "witness": site.folder / "witness", "log_level": "error"}
     async with running_house(site.folder, policies, **more) as house:
         yield Desk(house)
@@ -328,3 +328,37 @@ async def test_a_native_key_settles_a_lost_effect_without_a_person(site: Site, c
 
     keys = [one.header("Idempotency-Key") for one in crm.received if one.path == "/notes/k-1"]
     assert keys == [keys[0], keys[0]]
+
+
+async def test_an_answer_to_what_was_lost_reaches_its_caller_and_the_log(
+    crm: RawDestination, tmp_path: Path, postgres_server: Server
+):
+    """The intent is gone before the answer is there; nothing waits for ever to write it down."""
+    site = DatabaseSite(tmp_path, postgres_server)
+    held, go = asyncio.Event(), asyncio.Event()
+
+    async def hold(request: Any, wire: Any) -> None:
+        held.set()
+        await go.wait()
+        await answer(201)(request, wire)
+
+    crm.on("/notes/k-1", hold)
+    async with opened(site, crm, limits="{timeout: 20s, connect: 1s, settle: 100ms}") as desk:
+        term = await desk.lead("ana#1")
+        await asyncio.to_thread(site.back_up)
+        sending = asyncio.ensure_future(desk.send("k-1", "ana#1", term))
+        await held.wait()
+        await asyncio.to_thread(site.restore)
+        go.set()
+        answered = await sending
+        assert (await recover(site, "--yes")).code == 0
+
+        async def back() -> bool:
+            return (await desk.ready()).status == 200
+
+        await eventually(back)
+        again = await desk.send("k-1", "bo#1", await desk.lead("bo#1"))
+
+    assert (answered.status, answered.headers["Fence-Ledger"]) == (201, "degraded")
+    assert (again.status, again.json["reason"]) == (423, "ledger-restored")
+    assert writes(crm) == ["/notes/k-1"]
