@@ -134,10 +134,14 @@ class Ledger:
             home.release()
             raise
         ledger = cls(home, writer, store_clock, instance, bell, watch, version)
-        ledger._hearing = home.hear(instance, ledger._heard)
-        if ledger._hearing is not None:
-            await ledger._hearing.began.wait()
-        await ledger.beat()
+        try:
+            ledger._hearing = home.hear(instance, ledger._heard)
+            if ledger._hearing is not None:
+                await ledger._hearing.began.wait()
+            await ledger.beat()
+        except BaseException:
+            await ledger.close()
+            raise
         return ledger
 
     def _heard(self, scopes: Collection[Scope] | None) -> None:

@@ -132,8 +132,8 @@ class Writer:
         that came back older, too."""
         return self._queue(None, solo, forgets, always)
 
-    def look(self, first: Callable[[Database, int], Any]) -> asyncio.Future[None]:
-        """Do `first`, and compare the ledger with what was seen of it."""
+    def look(self, first: Callable[[Database, int], T]) -> asyncio.Future[T]:
+        """Do `first`, compare the ledger with what was seen of it, and return what `first` did."""
         return self.run(partial(self._look_again, first), forgets=False, always=True)
 
     def _queue(
@@ -283,11 +283,12 @@ class Writer:
         self._recent.lineage = self._watch.lineage
         return db
 
-    def _look_again(self, first: Callable[[Database, int], Any], db: Database, now_ms: int) -> None:
-        first(db, now_ms)
+    def _look_again(self, first: Callable[[Database, int], T], db: Database, now_ms: int) -> T:
+        done = first(db, now_ms)
         before = self._watch.refusal
         self._watch.look(db, now_ms, whole=before is not None)
         self._recent.lineage = self._watch.lineage
+        return done
 
     def _decide(self, db: Database, operations: Sequence[Operation]) -> tuple[int, list[Any]]:
         wanted = Wanted()
