@@ -15,6 +15,9 @@ from gateway.store.sqlite import SqliteDatabase
 BUSY_MS: Final = 5000
 PAGE_BYTES: Final = 8192
 """An effect with its request and answer is 2 KB: fewer pages to write than with SQLite's 4096."""
+_ONE_OWNER: Final = (
+    "one gateway process owns a SQLite ledger: stop that one, or give this one a ledger of its own"
+)
 
 
 def open_database(path: Path) -> SqliteDatabase:
@@ -78,7 +81,9 @@ class FileLock:
     """Holds the ledger for this process. The kernel lets go when the process dies, however
     it dies, so that no stale lock needs a person."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, otherwise: str = _ONE_OWNER) -> None:
+        """`otherwise` says what to do if another process has it."""
+        self._otherwise = otherwise
         owned = path.resolve()  # one lock, whatever link leads to the file
         self._path = owned.with_name(owned.name + ".lock")
         self._file: IO[str] | None = None
@@ -96,8 +101,7 @@ class FileLock:
             owner = file.read().strip() or "unknown"
             file.close()
             raise StoreError(
-                f"{self._path.with_suffix('')} is in use by process {owner}; one gateway "
-                "process owns a SQLite ledger: stop that one, or give this one a ledger of its own"
+                f"{self._path.with_suffix('')} is in use by process {owner}; {self._otherwise}"
             ) from None
         self._file = file
         with suppress(OSError):  # a full disk: the number is only there for the message above

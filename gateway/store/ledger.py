@@ -104,19 +104,13 @@ class Ledger:
         One that is older than its `witness` is opened too, and takes no writes until it is
         recovered. Raises StoreError for a damaged witness.
         """
-        watch = Watch(witness)
-        watch.begin()
-        try:
-            return await cls._open(home, clock, version, observer, watch)
-        except BaseException:
-            watch.release()
-            raise
-
-    @classmethod
-    async def _open(
-        cls, home: Home, clock: Clock, version: str, observer: Observer | None, watch: Watch
-    ) -> Ledger:
         store_clock = await asyncio.to_thread(home.prepare, clock)
+        watch = Watch(witness)
+        try:
+            watch.begin()
+        except BaseException:
+            home.release()
+            raise
         instance = secrets.token_hex(8)
         bell = Bell()
         writer = Writer(
@@ -132,6 +126,7 @@ class Ledger:
         except BaseException:
             await writer.close()
             home.release()
+            watch.release()
             raise
         ledger = cls(home, writer, store_clock, instance, bell, watch, version)
         try:

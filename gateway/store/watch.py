@@ -21,6 +21,9 @@ from gateway.store.witness import Seen, WitnessFile
 
 TOLD_MAX: Final = 5
 _CHUNK: Final = 1000
+_ONE_EACH: Final = (
+    "each gateway needs a witness of its own: stop that one, or name another file with --witness"
+)
 
 
 class Restored(LedgerUnavailable):
@@ -33,7 +36,7 @@ class Watch:
     def __init__(self, path: Path | None = None) -> None:
         self.lineage = Lineage()
         self._file = WitnessFile(path) if path is not None else None
-        self._lock = FileLock(path) if path is not None else None
+        self._lock = FileLock(path, _ONE_EACH) if path is not None else None
         self._seen: Seen | None = None
         self._unsaved = False
 
@@ -41,14 +44,15 @@ class Watch:
         """Take the file and read it. Raises StoreError if it is damaged or another's."""
         if self._file is None or self._lock is None:
             return
-        self._file.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._file.path
         try:
-            self._lock.take()
-        except StoreError as error:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
             raise StoreError(
-                f"{error}; each gateway needs a witness of its own: name another file with "
-                "--witness"
+                f"the witness cannot be kept at {path}: {error.strerror}; give this user a folder "
+                "that it may write in, or name another file with --witness"
             ) from error
+        self._lock.take()
         try:
             self._seen = self._file.load()
         except StoreError:

@@ -99,6 +99,7 @@ class Stage:
             *("-m", "gateway", "serve", "--dev", "--listen", "127.0.0.1:0"),
             *("--policies", str(self.policies), "--ledger", f"sqlite:///{self.ledger}"),
             *("--port-file", str(self.port_file), "--log-level", "warning"),
+            *("--witness", str(self.folder / f"{name}.witness")),
         )
         return self.children.start(name, python(*words, *options), environment=environment)
 

@@ -37,7 +37,7 @@ LEASE_MUTANTS = [
     Mutant("one leader at a time", lease, "acquire",
            "if not (supersede and again):", "if False:"),
     Mutant("the term from the last term", leases, "view_of",
-           "max(batch.scopes[row.scope].last_term, batch.scopes[row.scope].highest_term)",
+           "max(scope.last_term, scope.highest_term, batch.lineage.floor)",
            "row.transitions - (row.lease is not None and row.lease.ended is not None)"),
     Mutant("one step from term to term", lease, "_grant",
            "term=view.last_term + 1", "term=view.last_term + 2"),
