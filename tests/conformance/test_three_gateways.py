@@ -38,7 +38,7 @@ async def lead_and_write(books: Books, name: str, turns: int, chance: random.Ran
             key = f"k-{chance.randrange(turns)}"
             ruling = await books.ledger.admit(
                 proposal(
-                    effect_id, key, term=term, holder=holder, rules=LEASED,
+                    effect_id, key, term=term, holder=holder, principal="w", rules=LEASED,
                     covers=f"c-{chance.randrange(30)}",
                 )
             )  # fmt: skip

@@ -1,22 +1,75 @@
 """What is asked of every preset, of the tables that each vendor's tests hold.
 
-A vendor's test calls each of these with its own rows, so that a failure names the vendor and the
-request; what is particular to one vendor stands in its own tests.
+A vendor's module has them as a class of its own, made of its own rows, so that a failure names the
+vendor and the request; what is particular to one vendor stands in its own tests.
+
+    TestTables = tests_of(STRIPE, routes=ROUTES, sent=SENT, …)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
+
+import pytest
 
 from gateway.core.guarantee import guarantee
 from tests.presets.vendor import Vendor, follows, seen, told
 
+Rows = Sequence[tuple[Any, ...]]
 
-def check_route(vendor: Vendor, asked: str, route: str | None) -> None:
-    assert vendor.finds(asked) == route
+
+def tests_of(
+    vendor: Vendor,
+    *,
+    routes: Rows,
+    sent: Rows,
+    answers: Rows,
+    steps: Rows,
+    promises: Rows,
+    questions: Rows = (),
+    findings: Rows = (),
+) -> type:
+    """Return the tests of these tables. No `questions`: nothing is looked for at this vendor."""
+
+    class OfAll:
+        @pytest.mark.parametrize(("asked", "route"), routes)
+        def test_each_request_has_its_route(self, asked, route):
+            assert vendor.finds(asked) == route
+
+        @pytest.mark.parametrize(("asked", "line", "headers", "body"), sent)
+        def test_a_write_is_sent_with_all_that_makes_it_answerable(
+            self, asked, line, headers, body
+        ):
+            check_sent(vendor, asked, line, headers, body)
+
+        @pytest.mark.parametrize(("asked", "answer", "first", "later"), answers)
+        def test_an_answer_proves_no_more_than_it_says(self, asked, answer, first, later):
+            check_answer(vendor, asked, answer, first, later)
+
+        @pytest.mark.parametrize(("route", "known", "step"), steps)
+        def test_after_an_unknown_outcome_the_guard_decides(self, route, known, step):
+            check_follows(vendor, route, known, step)
+
+        @pytest.mark.parametrize(("route", "strength", "says"), promises)
+        def test_a_route_promises_what_its_guard_can_keep(self, route, strength, says):
+            check_promise(vendor, route, strength, *says)
+
+        def test_every_shape_and_every_route_is_in_a_table(self):
+            check_nothing_forgotten(vendor, routes, answers, findings)
+
+    class OfThoseLookedFor(OfAll):
+        @pytest.mark.parametrize(("asked", "line"), questions)
+        def test_a_question_asks_for_our_mark(self, asked, line):
+            check_question(vendor, asked, line)
+
+        @pytest.mark.parametrize(("asked", "answer", "verdict"), findings)
+        def test_a_probe_finds_too_little_and_never_too_much(self, asked, answer, verdict):
+            assert seen(vendor.asked(asked).finding(answer)) == verdict
+
+    return OfThoseLookedFor if questions else OfAll
 
 
 def check_sent(
@@ -46,10 +99,6 @@ def check_question(vendor: Vendor, asked: str, line: str) -> None:
     assert question.body is None
 
 
-def check_finding(vendor: Vendor, asked: str, answer: str, verdict: str) -> None:
-    assert seen(vendor.asked(asked).finding(answer)) == verdict
-
-
 def check_follows(vendor: Vendor, route: str, known: Mapping[str, Any], step: str) -> None:
     """`known` has the verdicts of probes so far, and what `follows` takes beside them."""
     given = dict(known)
@@ -62,9 +111,7 @@ def check_promise(vendor: Vendor, route: str, strength: str, *says: str) -> None
     assert [part for part in says if part not in promise] == []
 
 
-def check_nothing_forgotten(
-    vendor: Vendor, routes: list[Any], answers: list[Any], findings: list[Any]
-) -> None:
+def check_nothing_forgotten(vendor: Vendor, routes: Rows, answers: Rows, findings: Rows) -> None:
     """Every recorded shape is asked about, and every route has its turn."""
     assert {row[0] for row in routes} == set(vendor.shapes["requests"])
     used = {row[1] for row in [*answers, *findings]}

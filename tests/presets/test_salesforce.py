@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway.core.errors import Malformed
 from gateway.core.probe import Missing
 from gateway.wire.policy_file import load_policies
-from tests.presets.table import (
-    check_answer,
-    check_finding,
-    check_follows,
-    check_nothing_forgotten,
-    check_promise,
-    check_question,
-    check_route,
-    check_sent,
-)
+from tests.presets.table import tests_of
 from tests.presets.vendor import MARK, PRESETS, TODAY, Vendor
 
 SALESFORCE = Vendor("salesforce")
@@ -114,49 +104,16 @@ PROMISES = [
     (CREATE, "strong", ["looked for in the record", "130s after the seal", "sent again"]),
     (UPDATE, "best effort", ["under the same condition", "not exact"]),
 ]
-
-
-@pytest.mark.parametrize(("asked", "route"), ROUTES)
-def test_each_request_has_its_route(asked: str, route: str | None):
-    check_route(SALESFORCE, asked, route)
-
-
-@pytest.mark.parametrize(("asked", "line", "headers", "body"), SENT)
-def test_a_write_is_sent_with_all_that_makes_it_answerable(
-    asked: str, line: str, headers: dict[str, str], body: Any
-):
-    check_sent(SALESFORCE, asked, line, headers, body)
-
-
-@pytest.mark.parametrize(("asked", "answer", "first", "later"), ANSWERS)
-def test_an_answer_proves_no_more_than_it_says(
-    asked: str, answer: str, first: str, later: str | None
-):
-    check_answer(SALESFORCE, asked, answer, first, later)
-
-
-@pytest.mark.parametrize(("asked", "line"), QUESTIONS)
-def test_a_question_asks_for_our_mark(asked: str, line: str):
-    check_question(SALESFORCE, asked, line)
-
-
-@pytest.mark.parametrize(("asked", "answer", "verdict"), FINDINGS)
-def test_a_probe_finds_too_little_and_never_too_much(asked: str, answer: str, verdict: str):
-    check_finding(SALESFORCE, asked, answer, verdict)
-
-
-@pytest.mark.parametrize(("route", "known", "step"), STEPS)
-def test_after_an_unknown_outcome_the_guard_decides(route: str, known: dict[str, Any], step: str):
-    check_follows(SALESFORCE, route, known, step)
-
-
-@pytest.mark.parametrize(("route", "strength", "says"), PROMISES)
-def test_a_route_promises_what_its_guard_can_keep(route: str, strength: str, says: list[str]):
-    check_promise(SALESFORCE, route, strength, *says)
-
-
-def test_every_shape_and_every_route_is_in_a_table():
-    check_nothing_forgotten(SALESFORCE, ROUTES, ANSWERS, FINDINGS)
+TestTables = tests_of(
+    SALESFORCE,
+    routes=ROUTES,
+    sent=SENT,
+    answers=ANSWERS,
+    questions=QUESTIONS,
+    findings=FINDINGS,
+    steps=STEPS,
+    promises=PROMISES,
+)
 
 
 def test_an_update_without_a_date_is_not_sent():

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
 
 import pytest
 
-from tests.presets.table import (
-    check_answer,
-    check_follows,
-    check_nothing_forgotten,
-    check_promise,
-    check_route,
-    check_sent,
-)
+from tests.presets.table import tests_of
 from tests.presets.vendor import MARK, Vendor
 
 STRIPE = Vendor("stripe")
@@ -92,39 +84,14 @@ PROMISES = [
     (CHANGE, "strong", ["with the same key and bytes"]),
     (DELETE, "best effort", ["sent again under a live term"]),
 ]
-
-
-@pytest.mark.parametrize(("asked", "route"), ROUTES)
-def test_each_request_has_its_route(asked: str, route: str | None):
-    check_route(STRIPE, asked, route)
-
-
-@pytest.mark.parametrize(("asked", "line", "headers", "body"), SENT)
-def test_a_write_is_sent_with_all_that_makes_it_answerable(
-    asked: str, line: str, headers: dict[str, str], body: Any
-):
-    check_sent(STRIPE, asked, line, headers, body)
-
-
-@pytest.mark.parametrize(("asked", "answer", "first", "later"), ANSWERS)
-def test_an_answer_proves_no_more_than_it_says(
-    asked: str, answer: str, first: str, later: str | None
-):
-    check_answer(STRIPE, asked, answer, first, later)
-
-
-@pytest.mark.parametrize(("route", "known", "step"), STEPS)
-def test_after_an_unknown_outcome_the_guard_decides(route: str, known: dict[str, Any], step: str):
-    check_follows(STRIPE, route, known, step)
-
-
-@pytest.mark.parametrize(("route", "strength", "says"), PROMISES)
-def test_a_route_promises_what_its_guard_can_keep(route: str, strength: str, says: list[str]):
-    check_promise(STRIPE, route, strength, *says)
-
-
-def test_every_shape_and_every_route_is_in_a_table():
-    check_nothing_forgotten(STRIPE, ROUTES, ANSWERS, [])
+TestTables = tests_of(
+    STRIPE,
+    routes=ROUTES,
+    sent=SENT,
+    answers=ANSWERS,
+    steps=STEPS,
+    promises=PROMISES,
+)
 
 
 @pytest.mark.parametrize("asked", ["create", "create in a family", "change"])

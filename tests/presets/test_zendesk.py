@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
 
-import pytest
-
-from tests.presets.table import (
-    check_answer,
-    check_finding,
-    check_follows,
-    check_nothing_forgotten,
-    check_promise,
-    check_question,
-    check_route,
-    check_sent,
-)
+from tests.presets.table import tests_of
 from tests.presets.vendor import MARK, Vendor
 
 ZENDESK = Vendor("zendesk")
@@ -94,49 +82,16 @@ PROMISES = [
     (UPDATE, "at most once, then a person", []),
     (USER, "best effort", ["sent again under a live term"]),
 ]
-
-
-@pytest.mark.parametrize(("asked", "route"), ROUTES)
-def test_each_request_has_its_route(asked: str, route: str | None):
-    check_route(ZENDESK, asked, route)
-
-
-@pytest.mark.parametrize(("asked", "line", "headers", "body"), SENT)
-def test_a_write_is_sent_with_all_that_makes_it_answerable(
-    asked: str, line: str, headers: dict[str, str], body: Any
-):
-    check_sent(ZENDESK, asked, line, headers, body)
-
-
-@pytest.mark.parametrize(("asked", "answer", "first", "later"), ANSWERS)
-def test_an_answer_proves_no_more_than_it_says(
-    asked: str, answer: str, first: str, later: str | None
-):
-    check_answer(ZENDESK, asked, answer, first, later)
-
-
-@pytest.mark.parametrize(("asked", "line"), QUESTIONS)
-def test_a_question_asks_for_our_mark(asked: str, line: str):
-    check_question(ZENDESK, asked, line)
-
-
-@pytest.mark.parametrize(("asked", "answer", "verdict"), FINDINGS)
-def test_a_probe_finds_too_little_and_never_too_much(asked: str, answer: str, verdict: str):
-    check_finding(ZENDESK, asked, answer, verdict)
-
-
-@pytest.mark.parametrize(("route", "known", "step"), STEPS)
-def test_after_an_unknown_outcome_the_guard_decides(route: str, known: dict[str, Any], step: str):
-    check_follows(ZENDESK, route, known, step)
-
-
-@pytest.mark.parametrize(("route", "strength", "says"), PROMISES)
-def test_a_route_promises_what_its_guard_can_keep(route: str, strength: str, says: list[str]):
-    check_promise(ZENDESK, route, strength, *says)
-
-
-def test_every_shape_and_every_route_is_in_a_table():
-    check_nothing_forgotten(ZENDESK, ROUTES, ANSWERS, FINDINGS)
+TestTables = tests_of(
+    ZENDESK,
+    routes=ROUTES,
+    sent=SENT,
+    answers=ANSWERS,
+    questions=QUESTIONS,
+    findings=FINDINGS,
+    steps=STEPS,
+    promises=PROMISES,
+)
 
 
 def test_after_the_window_a_ticket_that_lags_is_looked_for_until_a_person_decides():

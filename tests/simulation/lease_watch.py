@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.core.lease import Changed, Granted, Kept, Lease, Turned
+from gateway.store.batch import STRANDED_AFTER_MS
 from gateway.store.lease_records import LeaseAnswer
 from gateway.store.lease_rows import LEASE_COLUMNS, LeaseRow
 from tests.conformance.books import RULES
@@ -29,8 +30,13 @@ class LeaseSnapshot(Snapshot):
     journal: list[tuple[str, int, str, str | None, int]] = field(default_factory=list)
     ready: dict[str, bool] = field(default_factory=dict)
 
-    def in_flight(self) -> int:
-        return sum(outcome is None for outcome, _ in self.effects.values())
+    def in_flight(self, now_ms: int) -> int:
+        """Count what may still settle. What nobody will settle is stranded by whoever meets it,
+        and holds no draining up, whether it has been met or not."""
+        return sum(
+            attempt.outcome is None and now_ms <= attempt.deadline_at_ms + STRANDED_AFTER_MS
+            for attempt in self.attempts.values()
+        )
 
     def leads(self, now_ms: int) -> bool:
         """Whether somebody leads at `now_ms`, draining included."""
@@ -39,7 +45,7 @@ class LeaseSnapshot(Snapshot):
             return False
         if lease.drain_until_ms is None:
             return True
-        return now_ms < lease.drain_until_ms and self.in_flight() > 0
+        return now_ms < lease.drain_until_ms and self.in_flight(now_ms) > 0
 
     def named_by(self, request: Request) -> bool:
         """Whether the request names the latest lease, and may."""

@@ -18,6 +18,7 @@ class AttemptSeen:
     term: int
     outcome: Outcome | None
     decided: bool
+    deadline_at_ms: int
 
 
 @dataclass
@@ -68,8 +69,10 @@ class Watch:
                 for row in db.execute("SELECT id, outcome, attempts FROM effect")
             },
             attempts={
-                (row[0], row[1]): AttemptSeen(row[2], _outcome(row[3]), bool(row[4]))
-                for row in db.execute("SELECT effect_id, n, term, outcome, decided FROM attempt")
+                (row[0], row[1]): AttemptSeen(row[2], _outcome(row[3]), bool(row[4]), row[5])
+                for row in db.execute(
+                    "SELECT effect_id, n, term, outcome, decided, deadline_at_ms FROM attempt"
+                )
             },
             answers=db.execute("SELECT count(*) FROM answer").fetchone()[0],
             handovers=dict(db.execute("SELECT term, effects FROM handover").fetchall()),
