@@ -2,16 +2,16 @@
 #
 # requirements.lock is one file for development, load tests and production. So every package of
 # it is fetched and checked against its hashes, and then only the dependencies that pyproject.toml
-# names for production are installed, out of the checked files and without an index. Nothing that
-# is not in the lock gets in, and no development tool does. The program itself is plain Python and
-# is copied, so no build tool is needed either.
+# names for production, and those of its extra `postgres`, are installed, out of the checked files
+# and without an index. Nothing that is not in the lock gets in, and no development tool does. The
+# program itself is plain Python and is copied, so no build tool is needed either.
 FROM python:3.11-slim AS builder
 
 WORKDIR /build
 COPY requirements.lock pyproject.toml ./
 RUN python -m pip download --no-cache-dir --disable-pip-version-check --only-binary :all: \
         --require-hashes --dest /wheels --requirement requirements.lock
-RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['postgres'], sep='\n')" \
         > runtime.txt \
     && python -m venv /opt/fencegate \
     && /opt/fencegate/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
@@ -43,7 +43,8 @@ ENV PATH=/opt/fencegate/bin:$PATH \
 
 USER 10001:10001
 WORKDIR /data
-# The ledger. One container at a time may use it, on a disk that keeps what it has confirmed.
+# A ledger in a file: one container at a time may use it, on a disk that keeps what it has
+# confirmed. With FENCEGATE_LEDGER=postgresql://… it holds large request bodies only.
 VOLUME /data
 EXPOSE 8080
 # The first signal drains; give the container longer than the drain before it is killed.

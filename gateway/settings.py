@@ -223,16 +223,6 @@ class Settings(BaseSettings):
     def ledger_place(self) -> Path | DatabaseUrl:
         return parse_ledger(self.ledger)
 
-    def ledger_path(self) -> Path:
-        """Return the ledger's file. Raises SettingsError if it lives in a database."""
-        place = self.ledger_place()
-        if isinstance(place, DatabaseUrl):
-            raise SettingsError(
-                "this works on a ledger's file, and this one is in a database; ask a gateway that "
-                "runs on it, with --url http://host:port"
-            )
-        return place
-
     def ledger_password(self) -> str | None:
         """Return the database's password, if it is in a file. Raises SettingsError."""
         if self.ledger_password_file is None:

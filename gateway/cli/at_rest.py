@@ -1,4 +1,4 @@
-"""The ledger's own file, from the command line: read beside a gateway, or changed at rest."""
+"""The ledger itself, from the command line: read beside its gateways, or changed at rest."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gateway import __version__
 from gateway.cli.exits import Exit, fail
+from gateway.cli.options import LedgerAt
+from gateway.clock import SystemClock
 from gateway.control.views import effects_out
 from gateway.core.effect import Outcome
 from gateway.core.errors import StoreError
-from gateway.settings import load_settings
+from gateway.settings import DatabaseUrl, load_settings
+from gateway.store.homes import Home, home_at
 from gateway.store.queries import Reader
 from gateway.store.records import EffectFilter, Resolution, Unresolved
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOCAL_OPERATOR: Final = "local-operator"
-"""Who decides in the file itself: whoever may write it."""
+"""Who decides in the ledger itself: whoever may write it."""
 
 _REFUSED: Final = {
     Unresolved.NOT_FOUND: ("it is not there", Exit.NOT_FOUND),
@@ -39,12 +42,21 @@ _REFUSED: Final = {
 }
 
 
-def ledger_file(ledger: str | None) -> Path:
-    """Return the file of the ledger that is named or set. Raises StoreError if there is none.
+def ledger_home(ledger: LedgerAt) -> Home:
+    """Return the home of the ledger that is named or set. Raises StoreError if it is a file that
+    is not there, or a database and the driver is not."""
+    settings = load_settings(ledger=ledger.url, ledger_password_file=ledger.password_file)
+    place = settings.ledger_place()
+    if isinstance(place, DatabaseUrl):
+        return home_at(place.url, settings.ledger_password())
+    return home_at(readable(place))
+
+
+def readable(path: Path) -> Path:
+    """Return the ledger's file. Raises StoreError if it cannot be read.
 
     Asked before SQLite is, which would make an empty ledger where the name is mistyped.
     """
-    path = load_settings(ledger=ledger).ledger_path()
     if not path.is_file():
         raise StoreError(
             f"there is no ledger at {path}; look at --ledger, or start a gateway that makes it"
@@ -57,20 +69,25 @@ def ledger_file(ledger: str | None) -> Path:
     return path
 
 
-def look(ledger: str | None, ask: Callable[[Reader], Awaitable[T]]) -> T:
-    """Return what `ask` finds in the ledger's file."""
-    return asyncio.run(_look(ledger_file(ledger), ask))
+def look(ledger: LedgerAt, ask: Callable[[Reader], Awaitable[T]]) -> T:
+    """Return what `ask` finds in the ledger."""
+    return asyncio.run(_look(ledger_home(ledger), ask))
 
 
-async def _look(path: Path, ask: Callable[[Reader], Awaitable[T]]) -> T:
-    reader = await Reader.open(path)
+async def _look(home: Home, ask: Callable[[Reader], Awaitable[T]]) -> T:
+    reader = Reader(await home.source())
     try:
         return await ask(reader)
     finally:
         await reader.close()
 
 
-def list_effects(ledger: str | None, query: dict[str, Any]) -> dict[str, Any]:
+async def time_of(reader: Reader) -> int:
+    """Return the ledger's time: in a file it is this machine's."""
+    return await reader.now_ms(SystemClock().wall_ms())
+
+
+def list_effects(ledger: LedgerAt, query: dict[str, Any]) -> dict[str, Any]:
     """Return a page of effects as /v1 gives it."""
 
     async def ask(reader: Reader) -> dict[str, Any]:
@@ -81,7 +98,7 @@ def list_effects(ledger: str | None, query: dict[str, Any]) -> dict[str, Any]:
     return look(ledger, ask)
 
 
-def show_effect(ledger: str | None, effect_id: str) -> dict[str, Any] | None:
+def show_effect(ledger: LedgerAt, effect_id: str) -> dict[str, Any] | None:
     """Return an effect as /v1 gives it, or None."""
 
     async def ask(reader: Reader) -> dict[str, Any] | None:
@@ -92,28 +109,40 @@ def show_effect(ledger: str | None, effect_id: str) -> dict[str, Any] | None:
 
 
 def resolve_effect(
-    ledger: str | None, effect_id: str, outcome: str, reason: str, version: int | None
+    ledger: LedgerAt, effect_id: str, outcome: str, reason: str, version: int | None
 ) -> dict[str, Any]:
-    """Resolve in the file itself, which no gateway may be using; return the effect."""
+    """Resolve in the ledger itself, which no gateway may be using; return the effect."""
     given = Resolution(effect_id, Outcome(outcome), reason, LOCAL_OPERATOR, version)
-    asyncio.run(_resolve(ledger_file(ledger), given))
+    asyncio.run(_resolve(ledger_home(ledger), given))
     return show_effect(ledger, effect_id) or {}
 
 
-async def open_at_rest(path: Path, otherwise: str) -> Ledger:
+async def open_at_rest(home: Home, otherwise: str) -> Ledger:
     """Open a ledger that no gateway uses. Raises StoreError, with what to do `otherwise`."""
-    from gateway.clock import SystemClock  # not loaded where the file is only read
-    from gateway.store.ledger import Ledger
+    from gateway.store.ledger import Ledger  # not loaded where the ledger is only read
 
     try:
-        return await Ledger.open(path, SystemClock(), version=__version__)
+        if not home.alone:
+            await _look(home, _nobody_works)
+        return await Ledger.open_at(home, SystemClock(), version=__version__)
     except StoreError as error:
         raise StoreError(f"{error}; {otherwise}") from error
 
 
-async def _resolve(path: Path, given: Resolution) -> None:
+async def _nobody_works(reader: Reader) -> None:
+    """Raise StoreError if gateways use a database. One that starts later does no harm: then this
+    is one of several; but who decides is asked of gateways while there are any."""
+    count = await reader.living(await time_of(reader))
+    if count:
+        raise StoreError(
+            f"the ledger is in use by {count} gateway{'s' if count > 1 else ''} (one that was "
+            "killed counts for ten seconds)"
+        )
+
+
+async def _resolve(home: Home, given: Resolution) -> None:
     ledger = await open_at_rest(
-        path, "if it is a gateway that runs, resolve through it with --url http://host:port"
+        home, "if it is a gateway that runs, resolve through it with --url http://host:port"
     )
     try:
         refusal = await ledger.resolve(given)

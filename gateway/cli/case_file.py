@@ -1,18 +1,18 @@
-"""Exceptions in the ledger's own file, read beside a gateway or at rest."""
+"""Exceptions in the ledger itself, read beside its gateways or at rest."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway.cli.at_rest import look
-from gateway.clock import SystemClock
+from gateway.cli.at_rest import look, time_of
+from gateway.cli.options import LedgerAt
 from gateway.control.case_views import case_in_full, case_out
 from gateway.store.case_records import CaseFilter
 from gateway.store.queries import Reader
 
 
 def list_exceptions(
-    ledger: str | None,
+    ledger: LedgerAt,
     function: str | None,
     unit: str | None,
     closed: bool,
@@ -24,20 +24,20 @@ def list_exceptions(
 
     async def ask(reader: Reader) -> dict[str, Any]:
         found = await reader.cases(wanted)
-        page, now_ms = found[:limit], SystemClock().wall_ms()
+        page, now_ms = found[:limit], await time_of(reader)
         more = page[-1].id if len(found) > limit else None
         return {"items": [case_out(case, now_ms).model_dump() for case in page], "next": more}
 
     return look(ledger, ask)
 
 
-def show_exception(ledger: str | None, exception_id: str) -> dict[str, Any] | None:
+def show_exception(ledger: LedgerAt, exception_id: str) -> dict[str, Any] | None:
     """Return an exception as /v1 gives it, or None."""
 
     async def ask(reader: Reader) -> dict[str, Any] | None:
         case = await reader.case(exception_id)
         if case is None:
             return None
-        return (await case_in_full(reader, case, SystemClock().wall_ms())).model_dump()
+        return (await case_in_full(reader, case, await time_of(reader))).model_dump()
 
     return look(ledger, ask)

@@ -16,7 +16,9 @@ from gateway.cli.columns import columns
 from gateway.cli.exits import Exit, fail
 from gateway.cli.options import (
     JsonOption,
+    LedgerAt,
     LedgerOption,
+    PasswordOption,
     TokenFileOption,
     UrlOption,
     checked_reason,
@@ -57,6 +59,7 @@ def list_effects(
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on behind this id.")] = None,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
@@ -73,7 +76,7 @@ def list_effects(
     else:
         from gateway.cli import at_rest
 
-        page = at_rest.list_effects(ledger, query)
+        page = at_rest.list_effects(LedgerAt(ledger, ledger_password_file), query)
     print_page(page, table, as_json)
 
 
@@ -81,6 +84,7 @@ def list_effects(
 def show_effect(
     effect_id: str,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
@@ -93,7 +97,7 @@ def show_effect(
     else:
         from gateway.cli import at_rest
 
-        effect = at_rest.show_effect(ledger, effect_id)
+        effect = at_rest.show_effect(LedgerAt(ledger, ledger_password_file), effect_id)
     if effect is None:
         fail(f"there is no effect {effect_id!r}", Exit.NOT_FOUND)
     print(json.dumps(effect, indent=2) if as_json else details(effect))
@@ -106,6 +110,7 @@ def resolve_effect(
     reason: Annotated[str, typer.Option(help="How it is known; goes into the journal.")],
     version: Annotated[int | None, typer.Option(help="The version that was looked at.")] = None,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
 ) -> None:
@@ -119,7 +124,9 @@ def resolve_effect(
     else:
         from gateway.cli import at_rest
 
-        effect = at_rest.resolve_effect(ledger, effect_id, verdict.value, reason, version)
+        effect = at_rest.resolve_effect(
+            LedgerAt(ledger, ledger_password_file), effect_id, verdict.value, reason, version
+        )
     print(details(effect))
 
 

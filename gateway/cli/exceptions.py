@@ -17,7 +17,9 @@ from gateway.cli.exits import Exit, fail
 from gateway.cli.options import (
     GatewayOption,
     JsonOption,
+    LedgerAt,
     LedgerOption,
+    PasswordOption,
     TokenFileOption,
     UrlOption,
     checked_reason,
@@ -45,6 +47,7 @@ def list_exceptions(
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 100,
     cursor: Annotated[str | None, typer.Option(help="Go on behind this id.")] = None,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
@@ -60,7 +63,9 @@ def list_exceptions(
     else:
         from gateway.cli import case_file
 
-        page = case_file.list_exceptions(ledger, function, unit, closed, limit, cursor)
+        page = case_file.list_exceptions(
+            LedgerAt(ledger, ledger_password_file), function, unit, closed, limit, cursor
+        )
     print_page(page, table, as_json)
 
 
@@ -68,6 +73,7 @@ def list_exceptions(
 def show_exception(
     exception_id: str,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
@@ -81,9 +87,9 @@ def show_exception(
     else:
         from gateway.cli import at_rest, case_file
 
-        case = case_file.show_exception(ledger, exception_id)
+        case = case_file.show_exception(LedgerAt(ledger, ledger_password_file), exception_id)
         if case is not None and case["effect_id"] and not as_json:
-            effect = at_rest.show_effect(ledger, case["effect_id"])
+            effect = at_rest.show_effect(LedgerAt(ledger, ledger_password_file), case["effect_id"])
     if case is None:
         fail(f"there is no exception {exception_id!r}", Exit.NOT_FOUND)
     print(json.dumps(case, indent=2) if as_json else details(case, effect))

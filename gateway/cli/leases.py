@@ -18,7 +18,9 @@ from gateway.cli.exits import Exit, fail
 from gateway.cli.options import (
     GatewayOption,
     JsonOption,
+    LedgerAt,
     LedgerOption,
+    PasswordOption,
     TokenFileOption,
     UrlOption,
     print_page,
@@ -50,6 +52,7 @@ def list_leases(
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 100,
     cursor: Annotated[str | None, typer.Option(help="Go on behind this scope.")] = None,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
@@ -62,7 +65,9 @@ def list_leases(
     else:
         from gateway.cli import lease_file
 
-        page = lease_file.list_leases(ledger, function, limit, cursor)
+        page = lease_file.list_leases(
+            LedgerAt(ledger, ledger_password_file), function, limit, cursor
+        )
     print_page(page, table, as_json)
 
 
@@ -71,6 +76,7 @@ def show_lease(
     function: str,
     unit: UnitOption = None,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
@@ -85,7 +91,7 @@ def show_lease(
     else:
         from gateway.cli import lease_file
 
-        lease = lease_file.show_lease(ledger, function, unit)
+        lease = lease_file.show_lease(LedgerAt(ledger, ledger_password_file), function, unit)
     if lease is None:
         about = f" and unit {unit!r}" if unit else ""
         fail(f"there is no lease on record of function {function!r}{about}", Exit.NOT_FOUND)
@@ -99,6 +105,7 @@ def release_lease(
     term: Annotated[int, typer.Option(min=1, max=MAX_TERM, help="Under which term.")],
     unit: UnitOption = None,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
 ) -> None:
@@ -111,7 +118,9 @@ def release_lease(
     else:
         from gateway.cli import lease_file
 
-        lease = lease_file.release_lease(ledger, function, unit, holder, term)
+        lease = lease_file.release_lease(
+            LedgerAt(ledger, ledger_password_file), function, unit, holder, term
+        )
     print(details(lease))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,7 +14,12 @@ from gateway.cli.remote import TOKEN_VARIABLE
 from gateway.core.ids import MAX_REASON
 
 LedgerOption = Annotated[
-    str | None, typer.Option("--ledger", help="Read this ledger file (sqlite:///…).")
+    str | None,
+    typer.Option("--ledger", help="This ledger: sqlite:///file.db or postgresql://user@host/name."),
+]
+PasswordOption = Annotated[
+    Path | None,
+    typer.Option("--ledger-password-file", help="A file with the database's password."),
 ]
 UrlOption = Annotated[
     str | None, typer.Option("--url", help=f"Ask this running gateway; token in {TOKEN_VARIABLE}.")
@@ -24,6 +29,13 @@ GatewayOption = Annotated[
 ]
 TokenFileOption = Annotated[Path | None, typer.Option(help="A file with the gateway token.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON as /v1 gives it.")]
+
+
+class LedgerAt(NamedTuple):
+    """A ledger as the command line names it. What is None is a setting."""
+
+    url: str | None = None
+    password_file: Path | None = None
 
 
 def checked_reason(reason: str, what: str) -> str:

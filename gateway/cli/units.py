@@ -15,7 +15,9 @@ from gateway.cli.columns import columns, printable
 from gateway.cli.exits import Exit, fail
 from gateway.cli.options import (
     JsonOption,
+    LedgerAt,
     LedgerOption,
+    PasswordOption,
     TokenFileOption,
     UrlOption,
     checked_reason,
@@ -44,6 +46,7 @@ def list_units(
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on behind this unit.")] = None,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
@@ -57,7 +60,9 @@ def list_units(
     else:
         from gateway.cli import unit_file
 
-        page = unit_file.list_units(ledger, function, word, limit, cursor)
+        page = unit_file.list_units(
+            LedgerAt(ledger, ledger_password_file), function, word, limit, cursor
+        )
     print_page(page, table, as_json)
 
 
@@ -65,6 +70,7 @@ def list_units(
 def show_unit(
     unit: str,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
@@ -77,7 +83,7 @@ def show_unit(
     else:
         from gateway.cli import unit_file
 
-        found = unit_file.show_unit(ledger, unit)
+        found = unit_file.show_unit(LedgerAt(ledger, ledger_password_file), unit)
     if found is None:
         fail(f"there is no unit {unit!r}", Exit.NOT_FOUND)
     print(json.dumps(found, indent=2) if as_json else details(found))
@@ -90,6 +96,7 @@ def list_items(
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 100,
     after: Annotated[int | None, typer.Option(min=0, help="Go on behind this place.")] = None,
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
@@ -104,7 +111,9 @@ def list_items(
     else:
         from gateway.cli import unit_file
 
-        page = unit_file.list_items(ledger, unit, word, limit, after)
+        page = unit_file.list_items(
+            LedgerAt(ledger, ledger_password_file), unit, word, limit, after
+        )
     if page is None:
         fail(f"there is no unit {unit!r}", Exit.NOT_FOUND)
     print_page(page, item_table, as_json, go_on="--after")
@@ -115,6 +124,7 @@ def abandon_unit(
     unit: str,
     reason: Annotated[str, typer.Option(help="Why; goes into the journal.")],
     ledger: LedgerOption = None,
+    ledger_password_file: PasswordOption = None,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
 ) -> None:
@@ -127,7 +137,7 @@ def abandon_unit(
     else:
         from gateway.cli import unit_file
 
-        found = unit_file.abandon_unit(ledger, unit, reason)
+        found = unit_file.abandon_unit(LedgerAt(ledger, ledger_password_file), unit, reason)
     print(details(found))
 
 

@@ -25,6 +25,8 @@ class Home(Protocol):
     """What a ledger needs of the place that it lives in."""
 
     name: str
+    alone: bool
+    """Whether a process that opens it has it to itself."""
 
     def prepare(self, clock: Clock) -> Timekeeper:
         """Take hold of it, bring the schema up to date, and set the store's clock going."""
@@ -45,6 +47,8 @@ class Home(Protocol):
 
 class FileHome:
     """A file that this process has to itself."""
+
+    alone = True
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -92,6 +96,8 @@ class FileHome:
 class PostgresHome:
     """A database that several gateways share. `own_clock` says that the clock that is handed in
     is the store's, instead of the server's; all gateways have to agree on it."""
+
+    alone = False
 
     def __init__(self, where: Where, *, own_clock: bool = False) -> None:
         self.name = "the database"

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import asyncpg
 
-from gateway.store.database import DatabaseError
+from gateway.core.errors import StoreError
+from gateway.store.database import ConnectionBroken, DatabaseError
 from gateway.store.dialect import translate
 from gateway.store.postgres import (
     CONNECT_S,
@@ -20,6 +21,10 @@ from gateway.store.postgres import (
 )
 
 CONNECTIONS: Final = 4
+NOW: Final = (
+    "SELECT greatest(CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) + "
+    "offset_ms, now_ms) FROM store_clock"
+)
 _READER: Final = SESSION | {"default_transaction_read_only": "on"}
 
 
@@ -31,7 +36,7 @@ class PostgresSource:
 
     @classmethod
     async def open(cls, where: Where) -> PostgresSource:
-        """Connect for reading. Raises DatabaseError if that cannot be."""
+        """Connect for reading. Raises StoreError if that cannot be, or there is no ledger."""
         try:
             pool = await asyncpg.create_pool(
                 where.dsn,
@@ -46,8 +51,24 @@ class PostgresSource:
                 **({"password": where.password} if where.password else {}),
             )
         except (*FAILURES, ValueError) as error:
-            raise as_database_error(error) from error
-        return cls(pool)
+            raise ConnectionBroken(
+                f"no connection to the ledger's database: {as_database_error(error)}; look at "
+                "--ledger and --ledger-password-file, and whether the server runs"
+            ) from error
+        found = cls(pool)
+        try:
+            await found._find_ledger()
+        except BaseException:
+            await found.close()
+            raise
+        return found
+
+    async def _find_ledger(self) -> None:
+        if await self.rows("SELECT 1 WHERE to_regclass('store_clock') IS NULL", []):
+            raise StoreError(
+                "there is no ledger in this database; look at --ledger, or start a gateway that "
+                "makes it"
+            )
 
     async def rows(self, text: str, parameters: Sequence[Any]) -> list[Any]:
         try:
@@ -55,6 +76,9 @@ class PostgresSource:
         except FAILURES as error:
             raise DatabaseError(f"the ledger cannot be read: {as_database_error(error)}") from error
         return [tuple(row) for row in found]
+
+    async def now_ms(self, wall_ms: int) -> int:
+        return int((await self.rows(NOW, []))[0][0])
 
     async def close(self) -> None:
         await self._pool.close()

@@ -38,6 +38,7 @@ from gateway.store.records import (
     ResolutionRecord,
 )
 from gateway.store.sources import FileSource, Source
+from gateway.store.upkeep import DEAD_AFTER_MS
 from gateway.store.work_records import ItemRecord, UnitFilter, UnitRecord, WorkCensus
 
 _EFFECT: Final = (
@@ -77,6 +78,18 @@ class Reader:
 
     async def close(self) -> None:
         await self._source.close()
+
+    async def now_ms(self, wall_ms: int) -> int:
+        """Return the ledger's time for whoever has no clock of it; `wall_ms` is the machine's."""
+        return await self._source.now_ms(wall_ms)
+
+    async def living(self, now_ms: int) -> int:
+        """Return how many gateways use the ledger, as far as their heartbeats say."""
+        found = await self._all(
+            "SELECT count(*) FROM instance WHERE stopped_at_ms IS NULL AND heartbeat_at_ms >= ?",
+            [now_ms - DEAD_AFTER_MS],
+        )
+        return int(found[0][0])
 
     async def effects(self, wanted: EffectFilter) -> tuple[list[EffectRecord], str | None]:
         """Return a page of effects, newest first, and the cursor of the next page."""

@@ -18,6 +18,10 @@ class Source(Protocol):
 
     async def rows(self, text: str, parameters: Sequence[Any]) -> list[Any]: ...
 
+    async def now_ms(self, wall_ms: int) -> int:
+        """Return the ledger's time, as near as it is known beside a writer. `wall_ms` is this
+        machine's."""
+
     async def close(self) -> None: ...
 
 
@@ -50,6 +54,9 @@ class FileSource:
                 return list(await cursor.fetchall())
         except sqlite3.Error as error:
             raise StoreError(f"the ledger cannot be read: {error}") from error
+
+    async def now_ms(self, wall_ms: int) -> int:
+        return wall_ms
 
     async def close(self) -> None:
         await self._db.close()
