@@ -53,7 +53,7 @@ from gateway.web.reconcile_metrics import ReconcileMetrics
 from gateway.web.tasks import Tasks
 from gateway.web.work_metrics import WorkMetrics
 from gateway.wire.policy_file import read_destination
-from gateway.wire.policy_reload import Reloader
+from gateway.wire.policy_reload import Reloader, file_stamp
 from gateway.wire.principals_file import load_principals
 
 MAX_LINE_BYTES: Final = 16 * 1024
@@ -128,7 +128,7 @@ class Gateway:
         for complaint in reloader.warnings:
             log.warning("policy", text=str(complaint))
         # Looked at before it is read: a change made meanwhile is seen at the next look.
-        principals_seen = _stamp(settings.principals) if settings.principals else None
+        principals_seen = file_stamp(settings.principals) if settings.principals else None
         principals = _principals(settings)
         metrics = Metrics(reloader.current.destinations)
         state = State(reloader.current)
@@ -258,7 +258,7 @@ class Gateway:
         path = self.settings.principals
         if path is None:
             return
-        seen = await asyncio.to_thread(_stamp, path)
+        seen = await asyncio.to_thread(file_stamp, path)
         if seen != self._principals_seen:
             self._principals_seen = seen
             try:
@@ -365,14 +365,6 @@ def _calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    try:
-        stat = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
 
 def _today() -> date:

@@ -95,56 +95,31 @@ def show_exception(
     print(json.dumps(case, indent=2) if as_json else details(case, effect))
 
 
-@app.command("probe-again")
-def probe_again(
-    exception_id: str,
-    url: GatewayOption,
-    reason: ReasonOption,
-    version: VersionOption = None,
-    token_file: TokenFileOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Have the destination asked again, as if it had not been asked yet."""
-    _act("probe-again", exception_id, url, reason, version, token_file, as_json)
+def _offer(action: str, what: str) -> None:
+    """Add the command for an action that needs to be told nothing but the grounds."""
+
+    @app.command(action, help=what)
+    def act(
+        exception_id: str,
+        url: GatewayOption,
+        reason: ReasonOption,
+        version: VersionOption = None,
+        token_file: TokenFileOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        _act(action, exception_id, url, reason, version, token_file, as_json)
 
 
-@app.command("confirm")
-def confirm(
-    exception_id: str,
-    url: GatewayOption,
-    reason: ReasonOption,
-    version: VersionOption = None,
-    token_file: TokenFileOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Say that it happened. Its key is spent for ever."""
-    _act("confirm", exception_id, url, reason, version, token_file, as_json)
-
-
-@app.command("not-applied")
-def not_applied(
-    exception_id: str,
-    url: GatewayOption,
-    reason: ReasonOption,
-    version: VersionOption = None,
-    token_file: TokenFileOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Say that it did not happen. Taken only after the seal; its key is free again."""
-    _act("not-applied", exception_id, url, reason, version, token_file, as_json)
-
-
-@app.command("abandon")
-def abandon(
-    exception_id: str,
-    url: GatewayOption,
-    reason: ReasonOption,
-    version: VersionOption = None,
-    token_file: TokenFileOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Give it up without knowing. Taken only after the seal; its key stays spent."""
-    _act("abandon", exception_id, url, reason, version, token_file, as_json)
+_offer("probe-again", "Have the destination asked again, as if it had not been asked yet.")
+_offer("confirm", "Say that it happened. Its key is spent for ever.")
+_offer(
+    "not-applied",
+    "Say that it did not happen. Taken only after the seal; its key is free again.",
+)
+_offer(
+    "abandon",
+    "Give it up without knowing. Taken only after the seal; its key stays spent.",
+)
 
 
 @app.command("assign")

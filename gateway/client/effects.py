@@ -6,7 +6,7 @@ import json as json_words
 import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.client.calls import Answer, Headers
@@ -101,6 +101,18 @@ def checked_key(key: str) -> str:
             message=f"the key is {key[:80]!r}; give 1 to 255 printable ASCII characters"
         )
     return key
+
+
+def narrowed(fence: Fence, *, step: str | None = None, key: str | None = None) -> Fence:
+    """Return `fence` for the writes of one step, or for the one write under `key`.
+
+    Raises Malformed for an empty step, and for a key that cannot be sent.
+    """
+    if step is not None:
+        if not step:
+            raise Malformed(message="a step's name is ''; give one that says what it does")
+        fence = replace(fence, step=step, key=None)
+    return fence if key is None else replace(fence, key=checked_key(key))
 
 
 class Commander(Proof, Protocol):

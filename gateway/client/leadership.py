@@ -27,14 +27,13 @@ from gateway.client.effects import (
     DestinationSession,
     EffectAnswer,
     EffectRequest,
-    checked_key,
+    narrowed,
     send_command,
 )
 from gateway.client.errors import (
     FencegateError,
     LeaderDraining,
     LeadershipLost,
-    Malformed,
     NotEligible,
     NotInCommand,
 )
@@ -270,9 +269,7 @@ class Leadership:
     @contextmanager
     def step(self, name: str) -> Iterator[Fence]:
         """Name what the writes in this block do, where method and path do not tell them apart."""
-        if not name:
-            raise Malformed(message="a step's name is ''; give one that says what it does")
-        with entered(replace(self.fence_here(), step=name, key=None)) as fence:
+        with entered(narrowed(self.fence_here(), step=name)) as fence:
             yield fence
 
     def key(self, *parts: str | int) -> str:
@@ -282,7 +279,7 @@ class Leadership:
     @contextmanager
     def keyed(self, key: str) -> Iterator[Fence]:
         """Send the one write in this block under `key`, whichever library sends it."""
-        with entered(replace(self.fence_here(), key=checked_key(key))) as fence:
+        with entered(narrowed(self.fence_here(), key=key)) as fence:
             yield fence
 
     async def effect(
@@ -307,11 +304,7 @@ class Leadership:
         errors that are worth it. Raises the typed error of a refusal.
         """
         asked = EffectRequest.made(method, destination, path, json, body, headers, wait_s)
-        fence = self.fence_here()
-        if step is not None:
-            fence = replace(fence, step=step, key=None)
-        if key is not None:
-            fence = replace(fence, key=checked_key(key))
+        fence = narrowed(self.fence_here(), step=step, key=key)
         return await send_command(self, fence, asked, patience_s, timeout_s)
 
     def session(self, destination: str) -> DestinationSession:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.client.context import Fence, StepCounter, checked_name, current, entered
-from gateway.client.effects import EffectAnswer, EffectRequest, checked_key, send_command
+from gateway.client.effects import EffectAnswer, EffectRequest, narrowed, send_command
 from gateway.client.errors import ItemUnknown, Malformed, NotClaimed, Problem
 from gateway.client.unit_calls import ItemTold, Speaker, UnitCalls, UnitTold
 
@@ -99,9 +99,7 @@ class ClaimedItem(_Entering):
     @contextmanager
     def step(self, name: str) -> Iterator[Fence]:
         """Name what the writes in this block do, where method and path do not tell them apart."""
-        if not name:
-            raise Malformed(message="a step's name is ''; give one that says what it does")
-        with entered(replace(self.fence_here(), step=name, key=None)) as fence:
+        with entered(narrowed(self.fence_here(), step=name)) as fence:
             yield fence
 
     def fence_here(self) -> Fence:
@@ -126,11 +124,7 @@ class ClaimedItem(_Entering):
     ) -> EffectAnswer:
         """As `Leadership.effect`, for this item."""
         asked = EffectRequest.made(method, destination, path, json, body, headers, wait_s)
-        fence = self.fence_here()
-        if step is not None:
-            fence = replace(fence, step=step, key=None)
-        if key is not None:
-            fence = replace(fence, key=checked_key(key))
+        fence = narrowed(self.fence_here(), step=step, key=key)
         return await send_command(self.commander, fence, asked, patience_s, timeout_s)
 
     async def checkpoint(self, data: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -11,26 +10,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import ValidationError
 
+from gateway.web.errors import TurnedAway as TurnedAway
 from gateway.wire.control import Wire
 
 BODY_MAX_BYTES: Final = 256 * 1024
 BODY_TIMEOUT_S: Final = 10.0
 M = TypeVar("M", bound=Wire)
-
-
-class TurnedAway(Exception):
-    """The request is answered with a problem. `allow` are the methods that the path has;
-    `status` one of the problem's other statuses; `retry_after_s` when the same may do better."""
-
-    allow: Sequence[str] = ()
-    status: int | None = None
-    retry_after_s: float | None = None
-
-    def __init__(self, slug: str, detail: str | None = None, **facts: object) -> None:
-        super().__init__(slug)
-        self.slug = slug
-        self.detail = detail
-        self.facts: Mapping[str, object] = facts
 
 
 def reply(model: Wire, status: int = 200, location: str | None = None) -> web.Response:

@@ -18,6 +18,7 @@ from typing import Final
 from urllib.parse import quote, unquote, unquote_plus, unquote_to_bytes
 
 from gateway.core.errors import Malformed
+from gateway.core.facts import plain_name
 from gateway.core.guards import SendAs, Version
 from gateway.core.jsonedit import JsonEdit
 from gateway.core.jsonpath import Path
@@ -133,18 +134,14 @@ def _rendered(
 
 
 def _set_header(headers: Headers, name: str, value: str) -> None:
-    """Set one field, dropping its namesakes (many servers read X_Name as X-Name)."""
+    """Set one field, dropping its namesakes."""
     if _CONTROL.search(value) or not value.strip():
         raise Malformed(
             f"header {name} would be {value[:80]!r}, which no header can carry; it must not be "
             "empty or hold control characters"
         )
-    headers[:] = [field for field in headers if _plain(field[0]) != _plain(name)]
+    headers[:] = [field for field in headers if plain_name(field[0]) != plain_name(name)]
     headers.append((name, value))
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-")
 
 
 def _put_key(made: Dressed, route: Route, values: RequestValues) -> None:
@@ -179,7 +176,9 @@ def _put_condition(made: Dressed, version: Version, values: RequestValues) -> No
         _set_header(made.headers, name, values.version)
         made.condition = values.version
         return
-    found = [value.strip() for field, value in made.headers if _plain(field) == _plain(name)]
+    found = [
+        value.strip() for field, value in made.headers if plain_name(field) == plain_name(name)
+    ]
     if len(found) != 1 or found[0] in ("", "*"):
         given = "has none" if not found else f"has {', '.join(found)[:80]!r}"
         raise Malformed(
@@ -190,7 +189,7 @@ def _put_condition(made: Dressed, version: Version, values: RequestValues) -> No
 
 
 def _edit_body(made: Dressed, route: Route, values: RequestValues) -> None:
-    if any(_plain(name) == "content-encoding" for name, _ in made.headers):
+    if any(plain_name(name) == "content-encoding" for name, _ in made.headers):
         raise Malformed(
             "the body is coded (Content-Encoding), and something has to be set in it on its way; "
             "send it uncoded"
@@ -199,7 +198,7 @@ def _edit_body(made: Dressed, route: Route, values: RequestValues) -> None:
         _edit_form(made, _rendered(route.stamp.form, values))
     else:
         _edit_json(made, route, values)
-    made.headers = [field for field in made.headers if _plain(field[0]) not in _OF_THE_BYTES]
+    made.headers = [field for field in made.headers if plain_name(field[0]) not in _OF_THE_BYTES]
 
 
 def _edit_json(made: Dressed, route: Route, values: RequestValues) -> None:
@@ -217,7 +216,7 @@ def _edit_json(made: Dressed, route: Route, values: RequestValues) -> None:
 
 
 def _edit_form(made: Dressed, fields: list[tuple[str, str]]) -> None:
-    kinds = [value for name, value in made.headers if _plain(name) == "content-type"]
+    kinds = [value for name, value in made.headers if plain_name(name) == "content-type"]
     essence = kinds[0].partition(";")[0].strip().lower() if kinds else ""
     if essence != _FORM and (made.body or kinds):
         raise Malformed(

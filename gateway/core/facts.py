@@ -36,6 +36,12 @@ def _same(found: Any, wanted: Any) -> bool:
     return type(found) is type(wanted) and bool(found == wanted)
 
 
+def plain_name(name: str) -> str:
+    """Return a header's name in the one spelling that all of its spellings have: many servers
+    read X_Name as X-Name."""
+    return name.lower().replace("_", "-")
+
+
 NOT_JSON: Final = object()
 """Stands for a body that is not JSON; every `json` test on it is false."""
 

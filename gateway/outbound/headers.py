@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gateway.core.errors import Malformed
+from gateway.core.facts import plain_name
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 Headers = list[tuple[str, str]]
@@ -54,7 +55,7 @@ class _Name(NamedTuple):
 
     text: str
     lower: str
-    plain: str  # in lower case and with - for _ (many servers read X_Name as X-Name)
+    plain: str  # as plain_name makes it
     kept: bool
     special: bool = False  # connection, prefer, content-length: the value matters
 
@@ -79,7 +80,7 @@ def _learn_request(name: bytes) -> _Name:
         raise Malformed(f"{name[:80]!r} is not a header name; send letters, digits and - only.")
     text = name.decode("ascii")
     lower = text.lower()
-    plain = _plain(text)
+    plain = plain_name(text)
     ours = plain in _NEVER_OUT or plain.startswith(("fence-", "x-forwarded-"))
     return _Name(text, lower, plain, not ours, special=lower in ("connection", "prefer"))
 
@@ -87,7 +88,7 @@ def _learn_request(name: bytes) -> _Name:
 def _learn_reply(name: bytes) -> _Name:
     text = name.decode("latin-1")
     lower = text.lower()
-    plain = _plain(text)
+    plain = plain_name(text)
     ours = lower in HOP_BY_HOP or plain.startswith("fence-")
     kept = bool(_TOKEN.fullmatch(name)) and not ours
     return _Name(text, lower, plain, kept, special=lower in ("connection", "content-length"))
@@ -108,7 +109,7 @@ def request_headers(raw: RawHeaders, login: tuple[str, str] | None = None) -> He
     kept: Headers = []
     spelling: dict[str, str] = {}
     nominated: frozenset[str] | None = None
-    replaced = _plain(login[0]) if login is not None else None
+    replaced = plain_name(login[0]) if login is not None else None
     known = _REQUEST.known
     for name, value in raw:
         if value in _USUAL and name.lower() == b"connection":
@@ -135,8 +136,8 @@ def request_headers(raw: RawHeaders, login: tuple[str, str] | None = None) -> He
 def inject(headers: Headers, fields: Iterable[tuple[str, str]]) -> Headers:
     """Put `fields` last and drop what the caller sent under the same names."""
     added = list(fields)
-    names = {_plain(name) for name, _ in added}
-    return [field for field in headers if _plain(field[0]) not in names] + added
+    names = {plain_name(name) for name, _ in added}
+    return [field for field in headers if plain_name(field[0]) not in names] + added
 
 
 def reply_headers(raw: RawHeaders) -> Headers:
@@ -200,10 +201,6 @@ def _may_be_stored(name: str) -> bool:
         or "ratelimit" in lower.replace("-", "")
     )
     return _STORABLE[name]
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-")
 
 
 def _text(name: str, value: bytes) -> str:

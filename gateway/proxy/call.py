@@ -1,4 +1,4 @@
-"""One request on its way through the house, and how it is turned away."""
+"""One request on its way through the house."""
 
 from __future__ import annotations
 
@@ -12,17 +12,8 @@ from gateway.core.principals import Principal
 from gateway.core.template import RequestValues
 from gateway.proxy.body import Body
 from gateway.proxy.target import Target
+from gateway.web.errors import TurnedAway
 from gateway.wire.headers import FenceHeaders
-
-
-class TurnedAway(Exception):
-    """The request is answered with a problem, and nothing of it was sent."""
-
-    def __init__(self, slug: str, detail: str | None = None, **facts: object) -> None:
-        super().__init__(slug)
-        self.slug = slug
-        self.detail = detail
-        self.facts: Mapping[str, object] = facts
 
 
 @dataclass(slots=True)

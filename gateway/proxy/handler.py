@@ -18,12 +18,12 @@ from gateway.outbound.exchange import Outgoing
 from gateway.proxy import intake, respond
 from gateway.proxy.answer import Answer
 from gateway.proxy.body import Body, BodyTooLarge
-from gateway.proxy.call import Call, TurnedAway
+from gateway.proxy.call import Call
 from gateway.proxy.forward import Forwarder
 from gateway.proxy.house import House
 from gateway.proxy.relay import Relay
 from gateway.proxy.target import parse_target
-from gateway.web.errors import incident
+from gateway.web.errors import TurnedAway, incident
 from gateway.wire.headers import FENCE_REQUEST_ID, FENCE_VERDICT
 
 SMALL_READ_BYTES: Final = 64 * 1024

@@ -33,9 +33,10 @@ from gateway.core.principals import Principal, Role
 from gateway.core.template import RequestValues
 from gateway.outbound.headers import request_headers
 from gateway.outbound.login import login_header
-from gateway.proxy.call import Call, TurnedAway
+from gateway.proxy.call import Call
 from gateway.proxy.reading import grouped, json_or_refuse, read_json, request_values
 from gateway.proxy.target import Target
+from gateway.web.errors import TurnedAway
 from gateway.wire.headers import FenceHeaders, parse_fence
 
 _NEVER: Final = frozenset({"CONNECT", "TRACE"})

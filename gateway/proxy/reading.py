@@ -9,7 +9,8 @@ from urllib.parse import unquote_plus
 from gateway.core.fingerprint import AmbiguousJson, strict_json
 from gateway.core.policy import NOT_JSON, Mode
 from gateway.core.template import RequestValues
-from gateway.proxy.call import Call, TurnedAway
+from gateway.proxy.call import Call
+from gateway.web.errors import TurnedAway
 
 
 def request_values(call: Call, parts: Mapping[str, str], body: Any) -> RequestValues:

@@ -1,15 +1,33 @@
-"""Problems as answers of aiohttp, and what becomes of an error that nobody foresaw."""
+"""Problems as errors and as answers of aiohttp, and what becomes of what nobody foresaw."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from aiohttp import web
 from multidict import CIMultiDict
 from structlog.typing import FilteringBoundLogger
 
 from gateway.wire.problem import EffectWord, Rendered, render
+
+
+class TurnedAway(Exception):
+    """The request is answered with a problem, and nothing of it was sent or changed.
+
+    `allow` are the methods that the path has; `status` is one of the problem's other statuses;
+    `retry_after_s` is when the same may do better.
+    """
+
+    allow: Sequence[str] = ()
+    status: int | None = None
+    retry_after_s: float | None = None
+
+    def __init__(self, slug: str, detail: str | None = None, **facts: object) -> None:
+        super().__init__(slug)
+        self.slug = slug
+        self.detail = detail
+        self.facts: Mapping[str, object] = facts
 
 
 def problem_response(rendered: Rendered, extra: Iterable[tuple[str, str]] = ()) -> web.Response:

@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from gateway.core.candidates import VersionRange
 from gateway.core.errors import Malformed, PolicyError
-from gateway.core.facts import Expect
+from gateway.core.facts import Expect, plain_name
 from gateway.core.ids import parse_name
 from gateway.core.jsonpath import Path
 from gateway.core.measures import parse_duration_ms, parse_size_bytes
@@ -232,7 +232,7 @@ def login_header_name(value: Any) -> str:
 
 
 def sent_header_name(value: Any) -> str:
-    lower = header_name(value).lower().replace("_", "-")
+    lower = plain_name(header_name(value))
     if lower in _NOT_TO_SEND or lower.startswith(("fence-", "proxy-")):
         raise ValueError(
             f"{show(value)} is not set by a route; it frames the request, or carries a credential"

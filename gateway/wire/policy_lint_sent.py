@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from gateway.core.facts import plain_name
 from gateway.core.jsonpath import Path
 from gateway.core.policy import Guard, Route
 from gateway.core.template import Template
@@ -77,7 +78,7 @@ def lint_login_header(sheet: Sheet, routes: Sequence[Route], login_header: str) 
         if route.version is not None and route.version.header is not None:
             names.append(route.version.header)
         for name in names:
-            if name.lower().replace("_", "-") == login_header.lower().replace("_", "-"):
+            if plain_name(name) == plain_name(login_header):
                 sheet.error_at(
                     (route.line, 1),
                     f"route {route.name!r} sets {name!r}, which carries the login; remove it",

@@ -55,7 +55,7 @@ class Reloader:
         # A file that is not understood may still name the secrets that it named before.
         kept = self._secret_files if loaded.policies is None else frozenset[Path]()
         self._secret_files = kept | frozenset(loaded.secret_files)
-        new = {path: _stamp(path) for path in self._secret_files - seen.keys()}
+        new = {path: file_stamp(path) for path in self._secret_files - seen.keys()}
         left = gone - self._secret_files
         self._seen = {path: stamp for path, stamp in seen.items() if path not in left} | new
         if loaded.policies is None:
@@ -92,10 +92,11 @@ class Reloader:
             watched = {*policy_files(self._folder), *self._secret_files}
         except PolicyError:
             watched = set(self._secret_files)
-        return {path: _stamp(path) for path in watched}
+        return {path: file_stamp(path) for path in watched}
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
+def file_stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes when the file does; zeros where there is none."""
     try:
         stat = path.stat()
     except OSError:

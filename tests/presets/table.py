@@ -3,7 +3,7 @@
 A vendor's module has them as a class of its own, made of its own rows, so that a failure names the
 vendor and the request; what is particular to one vendor stands in its own tests.
 
-    TestTables = tests_of(STRIPE, routes=ROUTES, sent=SENT, …)
+    TestTables = checks_of(STRIPE, routes=ROUTES, sent=SENT, …)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.presets.vendor import Vendor, follows, seen, told
 Rows = Sequence[tuple[Any, ...]]
 
 
-def tests_of(
+def checks_of(
     vendor: Vendor,
     *,
     routes: Rows,

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gateway.core.errors import Malformed
-from tests.presets.table import tests_of
+from tests.presets.table import checks_of
 from tests.presets.vendor import MARK, MARK32, Vendor
 
 CALENDAR = Vendor("google-calendar")
@@ -86,7 +86,7 @@ PROMISES = [
     (CHANGE, "good", ["under the same condition", "a person finds out to whom"]),
     (DELETE, "good", ["under the same condition"]),
 ]
-TestTables = tests_of(
+TestTables = checks_of(
     CALENDAR,
     routes=ROUTES,
     sent=SENT,

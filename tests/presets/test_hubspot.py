@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-
-from tests.presets.table import tests_of
+from tests.presets.table import checks_of
 from tests.presets.vendor import MARK, Vendor
 
 HUBSPOT = Vendor("hubspot")
@@ -108,7 +107,7 @@ PROMISES = [
     (ARCHIVE, "best effort", ["once the first cannot be running"]),
     (MAIL, "at most once, then a person", ["how long the destination keeps it is not known"]),
 ]
-TestTables = tests_of(
+TestTables = checks_of(
     HUBSPOT,
     routes=ROUTES,
     sent=SENT,

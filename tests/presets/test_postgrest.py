@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from gateway.core.errors import Malformed
-from tests.presets.table import tests_of
+from tests.presets.table import checks_of
 from tests.presets.vendor import MARK, Vendor
 
 POSTGREST = Vendor("postgrest")
@@ -76,7 +75,7 @@ PROMISES = [
     (INSERT, "strong", ["looked for in the record", "sent again"]),
     (UPDATE, "good", ["under the same condition"]),
 ]
-TestTables = tests_of(
+TestTables = checks_of(
     POSTGREST,
     routes=ROUTES,
     sent=SENT,

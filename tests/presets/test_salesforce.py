@@ -10,7 +10,7 @@ import pytest
 from gateway.core.errors import Malformed
 from gateway.core.probe import Missing
 from gateway.wire.policy_file import load_policies
-from tests.presets.table import tests_of
+from tests.presets.table import checks_of
 from tests.presets.vendor import MARK, PRESETS, TODAY, Vendor
 
 SALESFORCE = Vendor("salesforce")
@@ -104,7 +104,7 @@ PROMISES = [
     (CREATE, "strong", ["looked for in the record", "130s after the seal", "sent again"]),
     (UPDATE, "best effort", ["under the same condition", "not exact"]),
 ]
-TestTables = tests_of(
+TestTables = checks_of(
     SALESFORCE,
     routes=ROUTES,
     sent=SENT,

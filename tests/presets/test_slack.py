@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from gateway.core.errors import Malformed
-from tests.presets.table import tests_of
+from tests.presets.table import checks_of
 from tests.presets.vendor import FIRST_SENT_S, MARK, Vendor
 
 SLACK = Vendor("slack")
@@ -92,7 +91,7 @@ PROMISES = [
     (POST, "best effort", ["looked for in the record", "left to a person"]),
     (EDIT, "best effort", ["sent again under a live term"]),
 ]
-TestTables = tests_of(
+TestTables = checks_of(
     SLACK,
     routes=ROUTES,
     sent=SENT,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-
 import pytest
 
-from tests.presets.table import tests_of
+from tests.presets.table import checks_of
 from tests.presets.vendor import MARK, Vendor
 
 STRIPE = Vendor("stripe")
@@ -84,7 +83,7 @@ PROMISES = [
     (CHANGE, "strong", ["with the same key and bytes"]),
     (DELETE, "best effort", ["sent again under a live term"]),
 ]
-TestTables = tests_of(
+TestTables = checks_of(
     STRIPE,
     routes=ROUTES,
     sent=SENT,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-
-from tests.presets.table import tests_of
+from tests.presets.table import checks_of
 from tests.presets.vendor import MARK, Vendor
 
 ZENDESK = Vendor("zendesk")
@@ -82,7 +81,7 @@ PROMISES = [
     (UPDATE, "at most once, then a person", []),
     (USER, "best effort", ["sent again under a live term"]),
 ]
-TestTables = tests_of(
+TestTables = checks_of(
     ZENDESK,
     routes=ROUTES,
     sent=SENT,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gateway.core import fence, lease
-from gateway.store import batch, clock, lease_rows, leases, writer
+from gateway.store import batch, lease_rows, leases
 from tests.simulation import lease_client
-from tests.simulation.mutants import Mutant
+from tests.simulation.mutants import OF_BOTH_MODELS, Mutant
 
 LEASE_MUTANTS = [
     Mutant("the fence at the grant", leases, "_grant",
@@ -62,16 +62,9 @@ LEASE_MUTANTS = [
            "if self.ended_at_ms is not None:", "if False:"),
     Mutant("the deadline from before the question", lease_client, "trusted_from",
            "return asked_ms", "return heard_ms"),
-    Mutant("the clock that never goes back", clock.StoreClock, "__init__",
-           "max(now_ms + lag_ms, clock.wall_ms())", "clock.wall_ms()"),
-    Mutant("the time that was used and not written", clock.StoreClock, "__init__",
-           "now_ms + lag_ms", "now_ms"),
     Mutant("the row-count check of a lease", lease_rows.LeaseBook, "flush",
            "if written != 1:", "if False:"),
-    Mutant("forgetting after a failed batch", writer.Writer, "_undo",
-           "self._recent.forget()", "pass"),
-    Mutant("forgetting before a keeper's turn", writer.Writer, "_transaction",
-           "self._recent.forget()", "pass"),
+    *OF_BOTH_MODELS,
 ]  # fmt: skip
 
 LEASE_ESSENTIAL = frozenset(

@@ -56,6 +56,18 @@ class Mutant:
             monkeypatch.setattr(place, self.name, function)
 
 
+OF_BOTH_MODELS = [
+    Mutant("the clock that never goes back", clock.StoreClock, "__init__",
+           "max(now_ms + lag_ms, clock.wall_ms())", "clock.wall_ms()"),
+    Mutant("the time that was used and not written", clock.StoreClock, "__init__",
+           "now_ms + lag_ms", "now_ms"),
+    Mutant("forgetting after a failed batch", writer.Writer, "_undo",
+           "self._recent.forget()", "pass"),
+    Mutant("forgetting before upkeep", writer.Writer, "_transaction",
+           "self._recent.forget()", "pass"),
+]  # fmt: skip
+"""What effects and leases stand on alike: the store's time, and what it remembers."""
+
 MUTANTS = [
     Mutant("the term check", fence, "_authority",
            "if attempt.term < view.highest_term:", "if False:"),
@@ -91,20 +103,13 @@ MUTANTS = [
            "effect.outcome = effect.resolved_by", "effect.resolved_by"),
     Mutant("the seals across a jump of the clock", upkeep, "hold_seals",
            "seal_at_ms = seal_at_ms + ?", "seal_at_ms = seal_at_ms + 0 * ?"),
-    Mutant("the clock that never goes back", clock.StoreClock, "__init__",
-           "max(now_ms + lag_ms, clock.wall_ms())", "clock.wall_ms()"),
-    Mutant("the time that was used and not written", clock.StoreClock, "__init__",
-           "now_ms + lag_ms", "now_ms"),
     Mutant("the handover's look at the whole scope", batch.Batch, "load",
            "if term > self.scopes[s].highest_term}", "if False}"),
     Mutant("the handover's look at the batch", batch.Batch, "add_attempt",
            "self._add_open(effect.scope, row_open)", "pass"),
-    Mutant("forgetting after a failed batch", writer.Writer, "_undo",
-           "self._recent.forget()", "pass"),
-    Mutant("forgetting before upkeep", writer.Writer, "_transaction",
-           "self._recent.forget()", "pass"),
     Mutant("the answer that stays", batch.Batch, "add_answer",
            "answer.body,", "answer.body + b'!',"),
+    *OF_BOTH_MODELS,
 ]  # fmt: skip
 
 ESSENTIAL = frozenset(
