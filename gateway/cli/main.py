@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "drill": ("gateway.cli.drill", "drill"),
     "policy": ("gateway.cli.policy", "app"),
     "effects": ("gateway.cli.effects", "app"),
+    "reconcile": ("gateway.cli.reconcile", "reconcile"),
     "exceptions": ("gateway.cli.exceptions", "app"),
     "leases": ("gateway.cli.leases", "app"),
     "handover": ("gateway.cli.handover", "app"),
