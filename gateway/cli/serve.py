@@ -25,6 +25,9 @@ LedgerUrl = Annotated[
     Text, _setting("ledger", "sqlite:///file.db or postgresql://user@host/database")
 ]
 LedgerPassword = Annotated[File, _setting("ledger_password_file", "The database's password.")]
+LedgerUnsafe = Annotated[
+    bool, _setting("ledger_unsafe", "Take a database that may lose what it commits. Tests only.")
+]
 Listen = Annotated[Text, _setting("listen", "Address and port; port 0 takes a free one.")]
 Principals = Annotated[File, _setting("principals", "Who may call (YAML).")]
 Dev = Annotated[bool, _setting("dev", "No tokens: everybody may do everything; loopback only.")]
@@ -56,6 +59,7 @@ def serve(
     policies: Policies = None,
     ledger: LedgerUrl = None,
     ledger_password_file: LedgerPassword = None,
+    ledger_unsafe: LedgerUnsafe = False,
     listen: Listen = None,
     principals: Principals = None,
     dev: Dev = False,
@@ -78,6 +82,7 @@ def serve(
         policies=policies,
         ledger=ledger,
         ledger_password_file=ledger_password_file,
+        ledger_unsafe=ledger_unsafe or None,
         listen=listen,
         principals=principals,
         dev=dev or None,

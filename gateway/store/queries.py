@@ -67,7 +67,7 @@ class Reader:
     """A connection for reading. Works on a live ledger and on one at rest."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self.source = source
         self._all = source.rows
 
     @classmethod
@@ -76,7 +76,7 @@ class Reader:
         return cls(await FileSource.open(path))
 
     async def close(self) -> None:
-        await self._source.close()
+        await self.source.close()
 
     async def effects(self, wanted: EffectFilter) -> tuple[list[EffectRecord], str | None]:
         """Return a page of effects, newest first, and the cursor of the next page."""

@@ -96,6 +96,12 @@ class Metrics:
             _LEDGER_S,
         )
         self.ledger_up = self._gauge("ledger_up", "1 while the ledger can be written")
+        self.ledger_crash_safe = self._gauge(
+            "ledger_crash_safe", "1 while no crash of the database loses what it committed"
+        )
+        self.ledger_standby_safe = self._gauge(
+            "ledger_standby_safe", "1 while no standby can be promoted that lacks a commit"
+        )
 
     def _policy(self) -> None:
         self._policy_reload_failures = self._counter(
