@@ -23,6 +23,7 @@ from gateway.control.keepers import Keeper, LedgerKeepers, keep
 from gateway.control.lease_keepers import LeaseKeepers
 from gateway.control.panel import Panel, Readiness
 from gateway.control.policies import Policies
+from gateway.control.risk_keeper import RiskKeeper
 from gateway.control.router import ControlPlane
 from gateway.control.work_keepers import WorkKeepers
 from gateway.core.effect import Outcome
@@ -108,6 +109,9 @@ class Gateway:
                 version=__version__,
             )
         )
+        self._risks = RiskKeeper(
+            house.ledger, house.metrics, house.log, unsafe=settings.ledger_unsafe
+        )
         self._runner: web.ServerRunner | None = None
 
     # -- building
@@ -171,6 +175,7 @@ class Gateway:
     async def start(self) -> None:
         """Listen, and set the keepers going."""
         settings = self.settings
+        await self._risks.look_first()
         server = web.Server(
             self._handle,
             handler_cancellation=True,
@@ -217,6 +222,7 @@ class Gateway:
         )  # fmt: skip
         return [
             *LedgerKeepers(house.ledger, house.metrics, house.log, kept).all(),
+            *self._risks.all(),
             *of_leases.all(),
             *WorkKeepers(house.ledger, self._work_metrics).all(),
             *CaseKeepers(house.ledger, self._case_metrics, alerts).all(),
@@ -244,7 +250,12 @@ class Gateway:
         detail = {
             "version": __version__,
             "in_flight": len(self.house.inflight),
-            "ledger": {"ok": state.ledger_error is None, "unwritten": state.unwritten},
+            "degraded": self._risks.told,
+            "ledger": {
+                "ok": state.ledger_error is None,
+                "unwritten": state.unwritten,
+                "unsafe": self.settings.ledger_unsafe,
+            },
             "policies": self.policies.report(),
             "principals": {"rejected": self._principals_error},
         }
@@ -349,7 +360,11 @@ async def serve(
 
 def _home(settings: Settings) -> Home:
     place = settings.ledger_place()
-    return home_at(place if isinstance(place, Path) else place.url, settings.ledger_password())
+    return home_at(
+        place if isinstance(place, Path) else place.url,
+        settings.ledger_password(),
+        unsafe=settings.ledger_unsafe,
+    )
 
 
 def _principals(settings: Settings) -> Mapping[str, Principal]:

@@ -189,6 +189,7 @@ class Settings(BaseSettings):
     ledger: Annotated[str, _checked(parse_ledger)] = "sqlite:///var/fencegate.db"
     ledger_password_file: Path | None = None  # a database's password, apart from its URL
     witness: Path | None = None  # what was seen of the ledger; default: witness_path()
+    ledger_unsafe: bool = False  # take a database that may lose what it commits
     listen: Annotated[str, _checked(parse_listen)] = "127.0.0.1:8080"
     port_file: Path | None = None  # where the port that was taken is written
     principals: Path | None = None
@@ -283,6 +284,11 @@ class Settings(BaseSettings):
                 "no principals file: nobody could call. Make one with 'fencegate token new --file "
                 "principals.yaml …' and start with --principals principals.yaml; or try things "
                 "out on this machine with --dev"
+            )
+        if self.ledger_unsafe and isinstance(self.ledger_place(), Path):
+            wrong.append(
+                "ledger_unsafe is given for a ledger in a file, which loses nothing that it "
+                "commits; leave it out"
             )
         if (self.tls_cert is None) != (self.tls_key is None):
             given, missing = ("tls_cert", "tls_key") if self.tls_cert else ("tls_key", "tls_cert")

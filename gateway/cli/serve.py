@@ -28,6 +28,9 @@ LedgerPassword = Annotated[File, _setting("ledger_password_file", "The database'
 Witness = Annotated[
     File, _setting("witness", "What was seen of the ledger; put it on another disk.")
 ]
+LedgerUnsafe = Annotated[
+    bool, _setting("ledger_unsafe", "Take a database that may lose what it commits. Tests only.")
+]
 Listen = Annotated[Text, _setting("listen", "Address and port; port 0 takes a free one.")]
 Principals = Annotated[File, _setting("principals", "Who may call (YAML).")]
 Dev = Annotated[bool, _setting("dev", "No tokens: everybody may do everything; loopback only.")]
@@ -60,6 +63,7 @@ def serve(
     ledger: LedgerUrl = None,
     ledger_password_file: LedgerPassword = None,
     witness: Witness = None,
+    ledger_unsafe: LedgerUnsafe = False,
     listen: Listen = None,
     principals: Principals = None,
     dev: Dev = False,
@@ -83,6 +87,7 @@ def serve(
         ledger=ledger,
         ledger_password_file=ledger_password_file,
         witness=witness,
+        ledger_unsafe=ledger_unsafe or None,
         listen=listen,
         principals=principals,
         dev=dev or None,

@@ -85,8 +85,12 @@ class Reconciler:
             return []
         if not house.ledger.is_keeper:
             return []
-        reader = await house.ledger.reader()
-        ids = await reader.due(house.ledger.clock.now_ms(), AT_ONCE)
+        try:
+            reader = await house.ledger.reader()
+            ids = await reader.due(house.ledger.clock.now_ms(), AT_ONCE)
+        except StoreError as error:  # what is under way goes on meanwhile
+            house.log.warning("keeper-failed", keeper="reconciler", error=str(error))
+            return []
         return [each for each in ids if each not in self._at_work][: AT_ONCE - len(self._at_work)]
 
     async def _settle(self, effect_id: str) -> None:

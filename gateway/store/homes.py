@@ -15,6 +15,7 @@ from gateway.store.database import Database
 from gateway.store.hearing import Heard, Hearing
 from gateway.store.locks import place
 from gateway.store.migrate import migrate
+from gateway.store.risks import LOOK, Risk, judge
 from gateway.store.sources import FileSource, Source
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Home(Protocol):
 
     def hear(self, instance: str, heard: Heard) -> Hearing | None:
         """Begin to listen for what other gateways write; None where there can be none."""
+
+    async def risks(self, source: Source) -> list[Risk]:
+        """Return how what was committed here may be lost. Raises StoreError."""
 
     def release(self) -> None: ...
 
@@ -88,6 +92,9 @@ class FileHome:
 
     def hear(self, instance: str, heard: Heard) -> Hearing | None:
         return None
+
+    async def risks(self, source: Source) -> list[Risk]:
+        return []
 
     def release(self) -> None:
         self._lock.release()
@@ -142,13 +149,16 @@ class PostgresHome:
 
         return Hearing(self._where, channel_of(self._schema), instance, heard)
 
+    async def risks(self, source: Source) -> list[Risk]:
+        return judge((await source.rows(LOOK, ()))[0])
+
     def release(self) -> None:
         return None
 
 
-def home_at(place: Path | str, password: str | None = None) -> Home:
-    """Return the home of a ledger in a file, or at a PostgreSQL URL. Raises StoreError without
-    the driver."""
+def home_at(place: Path | str, password: str | None = None, *, unsafe: bool = False) -> Home:
+    """Return the home of a ledger in a file, or at a PostgreSQL URL; `unsafe` takes one that may
+    lose what it commits. Raises StoreError without the driver."""
     if isinstance(place, Path):
         return FileHome(place)
     try:
@@ -158,7 +168,7 @@ def home_at(place: Path | str, password: str | None = None) -> Home:
             f"a ledger on PostgreSQL needs {error.name}, which is not installed; install "
             "fencegate[postgres]"
         ) from error
-    return PostgresHome(Where(place, password))
+    return PostgresHome(Where(place, password, unsafe))
 
 
 def own_time(db: Database, clock: Clock) -> StoreClock:

@@ -42,6 +42,7 @@ from gateway.store.operations import Admission
 from gateway.store.probes import ClosingProbe, Concluding, OpeningProbe, PuttingOff, Resending
 from gateway.store.queries import Reader
 from gateway.store.records import Proposal, Resolution, Ruling, Settled, Settlement, Unresolved
+from gateway.store.risks import Risk
 from gateway.store.settling import Settling, StreamEnd
 from gateway.store.upkeep import Forgotten, Identity, Kept
 from gateway.store.wanted import Wanted
@@ -352,6 +353,10 @@ class Ledger:
     async def kept_files(self) -> set[str]:
         """Return the spooled requests that effects still need."""
         return await self._writer.run(_kept_files)
+
+    async def risks(self) -> list[Risk]:
+        """Return how what is committed here may be lost."""
+        return await self._home.risks((await self.reader()).source)
 
     async def reader(self) -> Reader:
         async with self._reader_opening:

@@ -229,7 +229,8 @@ class PostgresDatabase:
             if value == "off" and not unsafe:
                 raise StoreError(
                     f"the database runs with {name} = off: what was committed, a term included, "
-                    f"may be gone after a crash and be given out twice; turn {name} on"
+                    f"may be gone after a crash and be given out twice; turn {name} on (or accept "
+                    "that with --ledger-unsafe)"
                 )
 
     @property

@@ -68,7 +68,7 @@ class Reader:
     """A connection for reading. Works on a live ledger and on one at rest."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self.source = source
         self._all = source.rows
 
     @classmethod
@@ -77,7 +77,7 @@ class Reader:
         return cls(await FileSource.open(path))
 
     async def close(self) -> None:
-        await self._source.close()
+        await self.source.close()
 
     async def now_ms(self, wall_ms: int) -> int:
         """Return the ledger's time for whoever has no clock of it; `wall_ms` is the machine's."""

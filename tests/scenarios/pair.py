@@ -27,6 +27,11 @@ class Pair:
             "&target_session_attrs=read-write"
         )
 
+    def set(self, name: str, value: str) -> None:
+        """Set something on the primary, in force at once."""
+        self.primary.psql(f"ALTER SYSTEM SET {name} = '{value}'")
+        self.primary.psql("SELECT pg_reload_conf()")
+
     def kill_primary(self) -> None:
         """kill -9: the server and whatever works for it."""
         assert self.primary.process is not None
@@ -67,10 +72,10 @@ def running_pair() -> Iterator[Pair]:
             )  # fmt: skip
             assert copied.wait(60) == 0, standby.said()
             standby.start()
-            primary.psql("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            primary.psql("SELECT pg_reload_conf()")
+            pair = Pair(primary, standby, database)
+            pair.set("synchronous_standby_names", "*")
             primary.psql("CREATE TABLE copied_to_the_standby ()")  # returns once it is there
-            yield Pair(primary, standby, database)
+            yield pair
         finally:
             for server in servers:
                 server.close()
