@@ -85,6 +85,8 @@ class Ledger:
         """Open (or make) the ledger that lives there, bring its schema up to date, and turn what
         an earlier run left in flight into unknown effects."""
         store_clock = await asyncio.to_thread(home.prepare, clock)
+        if home.newer and observer is not None:
+            observer.ledger_is_newer(home.newer)
         instance = secrets.token_hex(8)
         bell = Bell()
         writer = Writer(
