@@ -22,6 +22,7 @@ from gateway.store.case_records import (
     Excerpt,
     KeptRequest,
     ProbeRecord,
+    SpooledEffect,
     UnknownEffect,
 )
 from gateway.store.handover_queries import HandoverRecord
@@ -160,8 +161,11 @@ class Reader:
     ) -> HandoverRecord | None:
         return await handover_queries.handover(self._all, function, unit, term)
 
-    async def due(self, now_ms: int, limit: int) -> list[str]:
-        return await case_queries.due(self._all, now_ms, limit)
+    async def due(self, now_ms: int, limit: int, instance: str = "") -> list[str]:
+        return await case_queries.due(self._all, now_ms, limit, instance)
+
+    async def due_spooled(self, now_ms: int, limit: int) -> list[SpooledEffect]:
+        return await case_queries.due_spooled(self._all, now_ms, limit)
 
     async def unknown_effect(self, effect_id: str) -> UnknownEffect | None:
         return await case_queries.unknown_effect(self._all, effect_id)
