@@ -142,6 +142,10 @@ class Spool:
     def path_of(self, name: str) -> Path:
         return self._folder / name
 
+    def has(self, name: str) -> bool:
+        """Whether a body lies here, and not on another machine, or nowhere any more."""
+        return self.path_of(name).exists()
+
     async def sweep(self, kept: set[str], older_than_s: float, now_s: float) -> int:
         """Delete files that no effect needs any more; return how many."""
         return await asyncio.to_thread(self._sweep, kept, older_than_s, now_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from structlog.typing import FilteringBoundLogger
 
 from gateway.proxy.house import State
@@ -31,3 +33,11 @@ class LedgerWatch:
             self._log.warning("ledger-back")
         else:
             self._log.error("ledger-down", error=error)
+
+    def ledger_is_newer(self, migrations: Sequence[int]) -> None:
+        self._log.warning(
+            "ledger-newer",
+            migrations=list(migrations),
+            text="a newer version has migrated the ledger; this one works beside it until the "
+            "upgrade is finished",
+        )

@@ -83,11 +83,17 @@ class Reconciler:
         house = self._house
         if house.state.draining or house.state.ledger_error is not None:
             return []
-        if not house.ledger.is_keeper:
-            return []
+        ledger, now_ms = house.ledger, house.ledger.clock.now_ms()
         try:
-            reader = await house.ledger.reader()
-            ids = await reader.due(house.ledger.clock.now_ms(), AT_ONCE)
+            reader = await ledger.reader()
+            ids = [
+                each.id
+                for each in await reader.due_spooled(now_ms, AT_ONCE)
+                if each.instance == ledger.instance or house.spool.has(each.file)
+            ]
+            if ledger.is_keeper:
+                others = await reader.due(now_ms, AT_ONCE, ledger.instance)
+                ids += [each for each in others if each not in ids]
         except StoreError as error:  # what is under way goes on meanwhile
             house.log.warning("keeper-failed", keeper="reconciler", error=str(error))
             return []
@@ -266,6 +272,8 @@ class Reconciler:
             await self._house.ledger.put_off(effect.id, WAIT_MS, "nobody leads")
             return False
         against = why_not_sent(matter, self._house.state.policies)
+        if against is None and request.file and not self._house.spool.has(request.file):
+            against = "request-elsewhere"
         if against is not None:
             await self._open(effect, function, against)
             return False

@@ -50,6 +50,8 @@ DETAIL: Final[Mapping[str, str]] = {
     "policy-withdrawn": "the policies in force no longer let the gateway send it again",
     "policy-gone": "the policy that it was sent under cannot be read any more",
     "request-gone": "the request is not on record any more",
+    "request-elsewhere": "its request was too large for the ledger, and the gateway that has it on "
+    "its disk is gone",
     "cannot-be-sent": "the request cannot be sent under that policy any more",
     "gateway-failure": "the gateway failed at it again and again; its log says how",
 }

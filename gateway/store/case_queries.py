@@ -18,6 +18,7 @@ from gateway.store.case_records import (
     Excerpt,
     KeptRequest,
     ProbeRecord,
+    SpooledEffect,
     UnknownAttempt,
     UnknownEffect,
 )
@@ -26,14 +27,31 @@ from gateway.store.lease_queries import Rows
 from gateway.store.records import SentAs
 
 _DUE: Final = (
-    "SELECT id FROM (SELECT e.id, row_number() OVER (PARTITION BY e.destination ORDER BY e.id) "
+    "SELECT id{} FROM (SELECT e.id, row_number() OVER (PARTITION BY e.destination ORDER BY e.id) "
     "AS turn FROM (SELECT DISTINCT effect_id FROM attempt WHERE open = 1) a "
     "JOIN effect e ON e.id = a.effect_id LEFT JOIN reconciliation r ON r.effect_id = e.id "
     "WHERE e.outcome = 'unknown' AND e.abandoned = 0 AND e.key IS NOT NULL "
     "AND coalesce(r.next_at_ms, 0) <= ? AND NOT EXISTS (SELECT 1 FROM exception_case c "
-    "WHERE c.effect_id = e.id AND c.closed_at_ms IS NULL)) d WHERE turn <= ? "
+    "WHERE c.effect_id = e.id AND c.closed_at_ms IS NULL){}) d WHERE turn <= ? "
     "ORDER BY turn, id LIMIT ?"
 )
+# A large request lies on the disk of the gateway that took it: that one settles the effect itself.
+_DUE_HERE: Final = _DUE.format(
+    "",
+    " AND NOT EXISTS (SELECT 1 FROM attempt f JOIN instance i ON i.id = f.instance "
+    "WHERE f.effect_id = e.id AND f.request_file IS NOT NULL AND f.instance <> ? "
+    "AND (i.stopped_at_ms IS NULL OR i.stopped_at_ms > ?))",
+)
+_FILE_OF: Final = (
+    ", (SELECT {} FROM attempt f WHERE f.effect_id = d.id AND f.request_file IS NOT NULL "
+    "ORDER BY f.n DESC LIMIT 1)"
+)
+_DUE_SPOOLED: Final = _DUE.format(
+    _FILE_OF.format("f.request_file") + _FILE_OF.format("f.instance"),
+    " AND EXISTS (SELECT 1 FROM attempt f WHERE f.effect_id = e.id AND f.request_file IS NOT NULL)",
+)
+RETURNS_WITHIN_MS: Final = 60_000
+"""How long a gateway that has ended is waited for where it alone has the request."""
 DUE_OF_ONE: Final = 16
 """How many of one destination are taken up at once: one that hangs must not be all there is."""
 _UNKNOWN: Final = (
@@ -52,9 +70,17 @@ _ALERT: Final = (
 )
 
 
-async def due(rows: Rows, now_ms: int, limit: int) -> list[str]:
-    """Return unknown effects that it is time to look at: each destination's oldest first."""
-    return [row[0] for row in await rows(_DUE, [now_ms, DUE_OF_ONE, limit])]
+async def due(rows: Rows, now_ms: int, limit: int, instance: str) -> list[str]:
+    """Return unknown effects that it is time to look at: each destination's oldest first. Those
+    whose request lies with another gateway that lives, or has only just ended, are its own."""
+    given = [now_ms, instance, now_ms - RETURNS_WITHIN_MS, DUE_OF_ONE, limit]
+    return [row[0] for row in await rows(_DUE_HERE, given)]
+
+
+async def due_spooled(rows: Rows, now_ms: int, limit: int) -> list[SpooledEffect]:
+    """Return those of them whose request lies in a file, whichever gateway has it."""
+    found = await rows(_DUE_SPOOLED, [now_ms, DUE_OF_ONE, limit])
+    return [SpooledEffect(*row) for row in found]
 
 
 async def unknown_effect(rows: Rows, effect_id: str) -> UnknownEffect | None:

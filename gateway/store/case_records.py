@@ -36,6 +36,15 @@ class OpenedProbe:
     started_at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class SpooledEffect:
+    """An unknown effect whose request lies in a file, on the disk of the gateway that took it."""
+
+    id: str
+    file: str
+    instance: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownAttempt:
     """An attempt of an unknown effect, as the reconciler sees it."""

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 PAYLOAD_MAX_BYTES: Final = 7500  # PostgreSQL takes less than 8000
 DEAF_S: Final = 1.0
 """How often whoever waits is woken while nothing can be heard; also between two tries to."""
+PROOF_S: Final = 2.0
+"""How often the connection is asked whether it lives. A listener sends nothing by itself, so one
+whose other end has vanished would be silent for ever, and look well."""
 
 Heard: TypeAlias = Callable[[Collection[Scope] | None], None]
 """Called with the scopes that have changed; with None for any."""
@@ -45,17 +48,30 @@ class Hearing:
         self._instance = instance
         self._heard = heard
         self.began = asyncio.Event()  # from here on nothing is missed without being made up for
-        self._task = asyncio.get_running_loop().create_task(self._listen(), name="hearing")
+        self._deaf = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._listen(), name="hearing"),
+            loop.create_task(self._make_up(), name="hearing-fallback"),
+        ]
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
 
     async def _listen(self) -> None:
         while True:
             with contextlib.suppress(StoreError):  # the writer meets it too, and says so
                 await self._session()
+            self._deaf.set()
             self.began.set()
+            await asyncio.sleep(DEAF_S)
+
+    async def _make_up(self) -> None:
+        """Wake everybody again and again while nothing can be heard, however long a try takes."""
+        while True:
+            await self._deaf.wait()
             self._heard(None)
             await asyncio.sleep(DEAF_S)
 
@@ -70,8 +86,13 @@ class Hearing:
             await connection.add_listener(self._channel, self._take)
             if self.began.is_set():
                 self._heard(None)  # what was announced before is not heard
+            self._deaf.clear()
             self.began.set()
-            await over.wait()
+            while not over.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), PROOF_S)
+                    return
+                await connection.execute("SELECT 1", timeout=PROOF_S)
         except FAILURES as error:
             raise as_database_error(error) from error
         finally:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.clock import Clock
 from gateway.core.errors import StoreError
 from gateway.store.clock import DatabaseClock, StoreClock, Timekeeper
 from gateway.store.connect import FileLock, SameFile, open_database, private_folder
-from gateway.store.database import Database
+from gateway.store.database import Conflict, Database
 from gateway.store.hearing import Heard, Hearing
 from gateway.store.locks import place
-from gateway.store.migrate import migrate
+from gateway.store.migrate import Migrated, migrate
 from gateway.store.risks import LOOK, Risk, judge
 from gateway.store.sources import FileSource, Source
 
 if TYPE_CHECKING:
-    from gateway.store.postgres import Adopted, Where
+    from gateway.store.postgres import Adopted, PostgresDatabase, Where
+
+MIGRATE_TURNS: Final = 5
 
 
 class Home(Protocol):
@@ -28,6 +30,7 @@ class Home(Protocol):
     name: str
     alone: bool
     """Whether a process that opens it has it to itself."""
+    newer: tuple[int, ...]  # migrations of a newer version that this one works beside
 
     def prepare(self, clock: Clock) -> Timekeeper:
         """Take hold of it, bring the schema up to date, and set the store's clock going."""
@@ -56,6 +59,7 @@ class FileHome:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
+        self.newer: tuple[int, ...] = ()
         self._path = path
         self._lock = FileLock(path)
         self._same: SameFile | None = None
@@ -67,7 +71,7 @@ class FileHome:
             db = open_database(self._path)
             try:
                 self._path.chmod(0o600)
-                migrate(db, clock.wall_ms())
+                self.newer = migrate(db, clock.wall_ms()).newer
                 found = own_time(db, clock)
             finally:
                 db.close()
@@ -108,6 +112,7 @@ class PostgresHome:
 
     def __init__(self, where: Where, *, own_clock: bool = False) -> None:
         self.name = "the database"
+        self.newer: tuple[int, ...] = ()
         self._where = where
         self._own_clock = own_clock
         self._adopted: Adopted | None = None
@@ -118,8 +123,8 @@ class PostgresHome:
         try:
             # One gateway at a time: the others wait here, and find it done.
             db.execute("SELECT pg_advisory_lock(?)", (place(("migration",)),))
-            migrate(db, clock.wall_ms())
-            (self._schema,) = db.execute("SELECT CAST(current_schema() AS text)").fetchone()
+            self.newer = _migrated(db, clock.wall_ms()).newer
+            self._schema = db.schema
             if self._own_clock:
                 return own_time(db, clock)
             _new_ledger(db, 0, "", 0)
@@ -129,7 +134,7 @@ class PostgresHome:
         finally:
             db.close()
 
-    def connect(self) -> Database:
+    def connect(self) -> PostgresDatabase:
         from gateway.store.postgres import Adopted, PostgresDatabase
 
         if self._adopted is None:
@@ -154,6 +159,18 @@ class PostgresHome:
 
     def release(self) -> None:
         return None
+
+
+def _migrated(db: PostgresDatabase, now_ms: int) -> Migrated:
+    """Bring a schema that others may be using up to date."""
+    turn = 1
+    while True:
+        try:
+            return migrate(db, now_ms, before=db.before_step)
+        except Conflict:  # others were at the same rows; what is done already is found done
+            if turn == MIGRATE_TURNS:
+                raise
+            turn += 1
 
 
 def home_at(place: Path | str, password: str | None = None, *, unsafe: bool = False) -> Home:

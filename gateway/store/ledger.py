@@ -106,6 +106,8 @@ class Ledger:
         recovered. Raises StoreError for a damaged witness.
         """
         store_clock = await asyncio.to_thread(home.prepare, clock)
+        if home.newer and observer is not None:
+            observer.ledger_is_newer(home.newer)
         watch = Watch(witness)
         try:
             watch.begin()

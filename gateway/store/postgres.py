@@ -19,6 +19,8 @@ from gateway.store.database import Conflict, ConnectionBroken, DatabaseError
 from gateway.store.dialect import PostgresDialect, translate
 from gateway.store.hearing import announcement
 from gateway.store.locks import JOURNAL, columns, locks_for, place
+from gateway.store.migrate import Migration, shipped
+from gateway.store.upkeep import DEAD_AFTER_MS
 from gateway.store.wanted import Wanted
 
 CONNECT_S: Final = 5.0
@@ -95,6 +97,11 @@ _PUT_POLICIES: Final = (
     "INSERT INTO ledger_meta (name, value) VALUES ('policies', ?) "
     "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
+_LIVING: Final = (
+    "SELECT count(*) FROM instance WHERE stopped_at_ms IS NULL AND heartbeat_at_ms > "
+    "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) - ? + "
+    "coalesce((SELECT offset_ms FROM store_clock), 0)"
+)
 # Whatever the database's default: under a snapshot that is older than the lock, a decision is made
 # on what stood there before a takeover.
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -162,6 +169,19 @@ def as_database_error(error: BaseException) -> DatabaseError | ValueError:
 FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
 
+_OVERTAKEN: Final = (
+    "a newer version has changed the ledger (migration {}) in a way that this one cannot work "
+    "beside; start the newer version in its place"
+)
+
+
+def _schema_and_version(text: str | None) -> tuple[int, int]:
+    """Return the last migration that was not compatible, 0 if there was none since the ledger was
+    made, and the version of what the policies decide."""
+    schema, _, version = (text or "0").rpartition(":")
+    return int(schema or 0), int(version)
+
+
 @dataclass(slots=True)
 class Adopted:
     """Which version of what policies decide this gateway runs. It outlives a connection."""
@@ -218,8 +238,8 @@ class PostgresDatabase:
             self.close()
             raise
         self.dialect = PostgresDialect(types)
-        self._schema = str(schema)
-        self._salt = self._schema.encode()[:64]
+        self.schema = str(schema)
+        self._salt = self.schema.encode()[:64]
         self._journal = place(JOURNAL, self._salt)
 
     def _check(self, unsafe: bool) -> None:
@@ -276,7 +296,7 @@ class PostgresDatabase:
     def announce(self, instance: str, scopes: Collection[Scope] | None, /) -> None:
         if self._in_journal:
             said = announcement(instance, scopes)
-            self.execute("SELECT pg_notify(?, ?)", (channel_of(self._schema), said))
+            self.execute("SELECT pg_notify(?, ?)", (channel_of(self.schema), said))
 
     # -- locks
 
@@ -313,9 +333,14 @@ class PostgresDatabase:
             raise Conflict(f"{scope} is only shared")
 
     def adopted(self, *, changed: bool) -> None:
-        version = int(self._policies() or 0) + changed
-        self.execute(_PUT_POLICIES, (str(version),))
-        self._adopted.version = str(version)
+        schema, version = _schema_and_version(self._policies())
+        if schema > max(step.number for step in shipped(self.dialect.name)):
+            raise StoreError(_OVERTAKEN.format(schema))
+        self._put_policies(schema, version + changed)
+
+    def _put_policies(self, schema: int, version: int) -> None:
+        self._adopted.version = f"{schema}:{version}"
+        self.execute(_PUT_POLICIES, (self._adopted.version,))
 
     def _policies(self) -> str | None:
         found = self.execute(_POLICIES).fetchone()
@@ -335,10 +360,33 @@ class PostgresDatabase:
             raise ConnectionBroken("the ledger was recovered; this gateway has to look at it anew")
         ours = self._adopted.version
         if ours is not None and (in_force := known.get("policies")) != ours:
+            schema, _ = _schema_and_version(in_force)
+            if schema > _schema_and_version(ours)[0]:
+                raise StoreError(_OVERTAKEN.format(schema))
             raise StoreError(
                 f"another gateway has changed what the policies decide (version {in_force}, this "
                 f"one runs {ours}); give this one the same policies and reload it"
             )
+
+    def before_step(self, step: Migration) -> None:
+        """Have the ledger to oneself while `step` is applied. Others go on right after it if it
+        is compatible; else there may be none, and one that only stood still writes no more.
+
+        Raises StoreError if there are others.
+        """
+        self.execute("SET LOCAL lock_timeout = '2s'")  # meanwhile everybody else waits, too
+        self.lock(Wanted(alone=True))
+        if step.compatible:
+            return
+        (living,) = self.execute(_LIVING, (DEAD_AFTER_MS,)).fetchone() or (0,)
+        if living:
+            raise StoreError(
+                f"migration {step.number} ({step.name}) cannot be applied under gateways that "
+                f"serve, and {living} do: stop them and start this one after that (one that was "
+                f"killed counts as stopped {DEAD_AFTER_MS // 1000} s later)"
+            )
+        _, version = _schema_and_version(self._policies())
+        self._put_policies(step.number, version + 1)
 
     def _see(self, highest: Mapping[Scope, int]) -> None:
         """Remember the scopes' highest terms, for the strength of the next lock."""

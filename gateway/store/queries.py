@@ -22,6 +22,7 @@ from gateway.store.case_records import (
     Excerpt,
     KeptRequest,
     ProbeRecord,
+    SpooledEffect,
     UnknownEffect,
 )
 from gateway.store.handover_queries import HandoverRecord
@@ -81,7 +82,7 @@ class Reader:
 
     async def now_ms(self, wall_ms: int) -> int:
         """Return the ledger's time for whoever has no clock of it; `wall_ms` is the machine's."""
-        return await self._source.now_ms(wall_ms)
+        return await self.source.now_ms(wall_ms)
 
     async def living(self, now_ms: int) -> int:
         """Return how many gateways use the ledger, as far as their heartbeats say."""
@@ -173,8 +174,11 @@ class Reader:
     ) -> HandoverRecord | None:
         return await handover_queries.handover(self._all, function, unit, term)
 
-    async def due(self, now_ms: int, limit: int) -> list[str]:
-        return await case_queries.due(self._all, now_ms, limit)
+    async def due(self, now_ms: int, limit: int, instance: str = "") -> list[str]:
+        return await case_queries.due(self._all, now_ms, limit, instance)
+
+    async def due_spooled(self, now_ms: int, limit: int) -> list[SpooledEffect]:
+        return await case_queries.due_spooled(self._all, now_ms, limit)
 
     async def unknown_effect(self, effect_id: str) -> UnknownEffect | None:
         return await case_queries.unknown_effect(self._all, effect_id)

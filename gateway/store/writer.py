@@ -46,6 +46,8 @@ class Observer(Protocol):
 
     def ledger_is(self, up: bool, error: str | None) -> None: ...
 
+    def ledger_is_newer(self, migrations: Sequence[int]) -> None: ...
+
 
 class Quiet:
     """Nobody is told."""
@@ -53,6 +55,8 @@ class Quiet:
     def batch_done(self, operations: int, transaction_s: float, waited_s: float) -> None: ...
 
     def ledger_is(self, up: bool, error: str | None) -> None: ...
+
+    def ledger_is_newer(self, migrations: Sequence[int]) -> None: ...
 
 
 @dataclass(slots=True)

@@ -14,7 +14,14 @@ from gateway.core.reconcile import Unsolved
 from gateway.web.metrics import OTHER
 
 REASONS: Final = frozenset(
-    {*Unsolved, "attempts-exhausted", "policy-gone", "policy-withdrawn", "request-gone"}
+    {
+        *Unsolved,
+        "attempts-exhausted",
+        "policy-gone",
+        "policy-withdrawn",
+        "request-gone",
+        "request-elsewhere",
+    }
 )
 
 

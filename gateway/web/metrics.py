@@ -98,6 +98,7 @@ class Metrics:
         self.ledger_up = self._gauge("ledger_up", "1 while the ledger can be written")
         self.ledger_restored = self._gauge(
             "ledger_restored", "1 while the ledger is older than it was and waits for a recovery"
+        )
         self.ledger_crash_safe = self._gauge(
             "ledger_crash_safe", "1 while no crash of the database loses what it committed"
         )

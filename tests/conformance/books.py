@@ -182,12 +182,16 @@ class Watcher:
     def __init__(self) -> None:
         self.batches: list[int] = []
         self.up: list[tuple[bool, str | None]] = []
+        self.newer: tuple[int, ...] = ()
 
     def batch_done(self, operations: int, transaction_s: float, waited_s: float) -> None:
         self.batches.append(operations)
 
     def ledger_is(self, up: bool, error: str | None) -> None:
         self.up.append((up, error))
+
+    def ledger_is_newer(self, migrations: Sequence[int]) -> None:
+        self.newer = tuple(migrations)
 
 
 @dataclass

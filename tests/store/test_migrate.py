@@ -15,6 +15,8 @@ from gateway.store.sqlite import SqliteDatabase
 ONE = Migration(1, "one", "-- first\nCREATE TABLE a (x INTEGER) STRICT;\nCREATE TABLE b (x);\n")
 TWO = Migration(2, "two", "ALTER TABLE a ADD COLUMN y TEXT;\nINSERT INTO b VALUES ('a;b');\n")
 
+ADDS = Migration(2, "adds", "-- compatible: c is new.\nCREATE TABLE c (x INTEGER) STRICT;\n")
+
 
 @pytest.fixture
 def db() -> Iterator[sqlite3.Connection]:
@@ -33,7 +35,7 @@ def applied(db: sqlite3.Connection) -> list[tuple[int, str, int]]:
 
 
 def test_a_new_ledger_gets_every_step_in_order(db: sqlite3.Connection):
-    assert migrate(db, 5, [ONE, TWO]) == 2
+    assert migrate(db, 5, [ONE, TWO]).applied == 2
 
     assert tables(db) == ["a", "b", "schema_migration"]
     assert applied(db) == [(1, "one", 5), (2, "two", 5)]
@@ -43,8 +45,8 @@ def test_a_new_ledger_gets_every_step_in_order(db: sqlite3.Connection):
 def test_only_what_is_missing_is_applied(db: sqlite3.Connection):
     migrate(db, 5, [ONE])
 
-    assert migrate(db, 6, [ONE, TWO]) == 1
-    assert migrate(db, 7, [ONE, TWO]) == 0
+    assert migrate(db, 6, [ONE, TWO]).applied == 1
+    assert migrate(db, 7, [ONE, TWO]).applied == 0
     assert applied(db) == [(1, "one", 5), (2, "two", 6)]
 
 
@@ -53,6 +55,60 @@ def test_a_ledger_of_a_newer_version_is_refused(db: sqlite3.Connection):
 
     with pytest.raises(StoreError, match="has migration 2, which this version does not know"):
         migrate(db, 6, [ONE])
+
+
+def test_a_version_may_start_beside_newer_steps_that_only_add(db: sqlite3.Connection):
+    migrate(db, 5, [ONE, ADDS, replace(ADDS, number=3, text="-- compatible\nCREATE TABLE d (x);")])
+
+    found = migrate(db, 6, [ONE])
+
+    assert (found.applied, found.newer) == (0, (2, 3))
+
+
+def test_one_newer_step_that_is_not_compatible_is_one_too_many(db: sqlite3.Connection):
+    migrate(db, 5, [ONE, replace(TWO, number=2), replace(ADDS, number=3)])
+
+    with pytest.raises(StoreError, match="has migration 2, which this version does not know"):
+        migrate(db, 6, [ONE])
+
+
+def test_a_ledger_from_before_compatibility_was_recorded_goes_on(db: sqlite3.Connection):
+    migrate(db, 5, [ONE])
+    db.execute("ALTER TABLE schema_migration DROP COLUMN compatible")
+
+    assert migrate(db, 6, [ONE, ADDS]).applied == 1
+    assert db.execute("SELECT number, compatible FROM schema_migration").fetchall() == [
+        (1, 0),
+        (2, 1),
+    ]
+
+
+def test_a_ledger_in_use_is_asked_for_before_each_step_and_a_new_one_is_not(
+    db: sqlite3.Connection,
+):
+    asked: list[int] = []
+    migrate(db, 5, [ONE], lambda step: asked.append(step.number))
+    assert asked == []
+
+    def refuse(step: Migration) -> None:
+        asked.append(step.number)
+        raise StoreError("not now")
+
+    with pytest.raises(StoreError, match="not now"):
+        migrate(db, 6, [ONE, ADDS], refuse)
+    assert (asked, tables(db)) == ([2], ["a", "b", "schema_migration"])
+
+
+@pytest.mark.parametrize(("store", "before_the_rule"), [("sqlite", 3), ("postgres", 2)])
+def test_every_shipped_step_says_whether_the_version_before_works_beside_it(
+    store: str, before_the_rule: int
+):
+    silent = [
+        step.number
+        for step in shipped(store)
+        if not step.text.startswith(("-- compatible", "-- not compatible"))
+    ]
+    assert silent == list(range(1, before_the_rule + 1))
 
 
 def test_a_ledger_with_another_history_is_refused(db: sqlite3.Connection):
@@ -73,7 +129,7 @@ def test_a_step_that_fails_leaves_nothing_behind(db: sqlite3.Connection):
     assert not db.in_transaction
     assert tables(db) == ["a", "b", "schema_migration"]
     assert applied(db) == [(1, "one", 5)]
-    assert migrate(db, 6, [ONE, TWO]) == 1
+    assert migrate(db, 6, [ONE, TWO]).applied == 1
 
 
 def test_a_last_statement_without_its_semicolon_is_not_lost(db: sqlite3.Connection):
@@ -86,5 +142,5 @@ def test_the_shipped_steps_are_numbered_without_a_gap_and_apply(db: sqlite3.Conn
     steps = shipped()
 
     assert [step.number for step in steps] == list(range(1, len(steps) + 1))
-    assert migrate(db, 5) == len(steps)
-    assert migrate(db, 6) == 0
+    assert migrate(db, 5).applied == len(steps)
+    assert migrate(db, 6).applied == 0
