@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import ssl
@@ -46,6 +45,7 @@ from gateway.store.records import Settlement
 from gateway.store.upkeep import Kept
 from gateway.web.auth import Authenticator
 from gateway.web.case_metrics import CaseMetrics
+from gateway.web.collector import calm_collector
 from gateway.web.decisions import Decisions
 from gateway.web.lease_metrics import LeaseMetrics
 from gateway.web.log import Lines, configure
@@ -206,7 +206,7 @@ class Gateway:
             policies=self.house.state.policies.digest[:12],
             dev=settings.dev,
         )
-        _calm_collector()
+        calm_collector()
         if settings.dev:
             self.house.log.warning("dev", text="--dev: every caller may do everything")
 
@@ -369,17 +369,6 @@ def _home(settings: Settings) -> Home:
 
 def _principals(settings: Settings) -> Mapping[str, Principal]:
     return {} if settings.principals is None else load_principals(settings.principals)
-
-
-def _calm_collector() -> None:
-    """Leave what was built at the start out of garbage collection, and look less often.
-
-    What a request leaves behind is freed by counting references; looking for cycles among it
-    cost an eighth of all time.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
 
 
 def _today() -> date:

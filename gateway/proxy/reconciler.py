@@ -15,7 +15,7 @@ import orjson
 
 from gateway.core import reconcile
 from gateway.core.effect import Outcome
-from gateway.core.errors import LedgerUnavailable, Malformed
+from gateway.core.errors import LedgerUnavailable, Malformed, StoreError
 from gateway.core.policy import Function
 from gateway.core.probe import Failed, Finding, Found, Missing
 from gateway.core.reconcile import next_step

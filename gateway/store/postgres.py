@@ -7,7 +7,7 @@ synchronous operations drive an asynchronous connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -17,6 +17,7 @@ from gateway.core.errors import StoreError
 from gateway.core.ids import Scope
 from gateway.store.database import Conflict, ConnectionBroken, DatabaseError
 from gateway.store.dialect import PostgresDialect, translate
+from gateway.store.found import Found
 from gateway.store.hearing import announcement
 from gateway.store.locks import JOURNAL, columns, locks_for, place
 from gateway.store.migrate import Migration, shipped
@@ -188,26 +189,6 @@ class Adopted:
 
     version: str | None = None
     recoveries: int = 0
-
-
-class Found:
-    """What a statement came to."""
-
-    __slots__ = ("_rows", "rowcount")
-
-    def __init__(self, rows: list[tuple[Any, ...]], status: str) -> None:
-        self._rows = rows
-        count = status.rpartition(" ")[2]
-        self.rowcount = int(count) if count.isdecimal() else -1
-
-    def fetchone(self) -> tuple[Any, ...] | None:
-        return self._rows[0] if self._rows else None
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        return self._rows
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self._rows)
 
 
 _NOTHING: Final = Found([], "")

@@ -57,7 +57,12 @@ def gateway(folder: Path, ledger: str, wire: RawDestination) -> Any:
     """A gateway with a disk of its own."""
     policies = {"crm": POLICY % wire.url, "relatorio": FUNCTION}
     return running_house(
-        folder, policies, ledger=ledger, spool_dir=folder / "spool", body_spool_bytes=1024
+        folder,
+        policies,
+        ledger=ledger,
+        spool_dir=folder / "spool",
+        body_spool_bytes=1024,
+        witness=folder / "witness",
     )
 
 
