@@ -80,11 +80,11 @@ async def test_a_gateway_killed_in_its_very_first_start_starts_the_next_time(sta
 
     for turn in range(rounds):
         stage.disk = stage.folder / f"var-{turn}"
-        stage.gateway = stage.launch()
+        stage.gateway = stage.launch(name=f"gateway-{turn}")  # a ledger and a witness of its own
         await until(stage.disk.exists, "folder of the ledger")
         await asyncio.sleep(throws.uniform(0, 0.06))  # any moment of making the ledger
         await stage.kill()
-        await stage.start_gateway()
+        await stage.start_gateway(name=f"gateway-{turn}")
 
         assert (await stage.leader().create(f"k-{turn}")).status == 201
         await stage.kill()
