@@ -1,6 +1,6 @@
 """A gateway of the next version: this one, with one more migration. For rolling upgrades.
 
-    python -m tests.scenarios.newer compatible|breaking serve …
+python -m tests.scenarios.newer compatible|breaking serve …
 """
 
 from __future__ import annotations
