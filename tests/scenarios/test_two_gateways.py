@@ -101,15 +101,14 @@ async def test_a_newer_leader_at_one_gateway_waits_for_an_older_write_at_the_oth
     older, newer = Leader(first, 7), Leader(second, 8, "bo#1")
     made = await older.send("POST", "/notes", "make", {"text": "a"})
     note = f"/notes/{made.json['id']}"
-    overtaken = asyncio.ensure_future(
-        older.send("PATCH", note, "old", {"text": "old"}, X_Sandbox_Fault="hold:old")
-    )
+    old = ("PATCH", note, "old", {"text": "old"})
+    overtaken = asyncio.ensure_future(older.send(*old, X_Sandbox_Fault="hold:old"))
     await stage.until_held("old")
 
     waiting = asyncio.ensure_future(newer.send("PATCH", note, "new", {"text": "new"}))
 
     async def shut_out() -> bool:  # so the newer one has been to the ledger, and waits
-        return (await older.send("PATCH", "/notes/2", "other")).problem == "stale-term"
+        return (await older.send(*old)).problem == "stale-term"
 
     await until(shut_out, "the older leader to be shut out")
     assert await stage.received_keys() == ["make", "old"]
@@ -132,7 +131,7 @@ async def test_the_other_gateway_settles_what_the_one_that_kept_house_was_settli
         ports.append(stage.port)
     await script(stage, "hold:asked", 1, method="GET", path_prefix="/notes")
     await script(stage, "close-before", 1, method="POST", path_prefix="/notes")
-    lost = await Leader(ports[0], 7).send("POST", "/notes", "k-1")
+    lost = await Leader(ports[0], 7).send("POST", "/notes", "k-1", {"text": "a"})
     await stage.until_held("asked")
 
     await asyncio.to_thread(stage.children.started[1].kill)
@@ -143,7 +142,7 @@ async def test_the_other_gateway_settles_what_the_one_that_kept_house_was_settli
         return bool(effect["outcome"] == "confirmed")
 
     await until(confirmed, "the effect is confirmed", 30)
-    again = await Leader(ports[1], 7).send("POST", "/notes", "k-1")
+    again = await Leader(ports[1], 7).send("POST", "/notes", "k-1", {"text": "a"})
 
     assert lost.problem == "outcome-unknown"
     assert again.status == 201
