@@ -13,9 +13,9 @@ from tests.scenarios.test_reconcile_crash import POLICY as RECONCILED
 from tests.scenarios.test_reconcile_crash import script
 
 
-async def two(stage: Stage, url: str) -> tuple[int, int]:
-    """Start the CRM and two gateways on `url`; return their ports."""
-    await stage.start("--ledger", url)
+async def two(stage: Stage, url: str, timeout: str = "5s") -> tuple[int, int]:
+    """Start the CRM and two gateways on `url`; return their ports. The first keeps house."""
+    await stage.start("--ledger", url, timeout=timeout)
     first = stage.port
     await stage.start_gateway("--ledger", url, name="second")
     return first, stage.port
@@ -53,8 +53,8 @@ async def test_what_a_killed_gateway_left_is_unknown_to_the_other_and_is_not_rep
     stage: Stage, postgres_url: str
 ):
     """It dies with a write on the wire. Until the deadline that may still be settled by it."""
-    first, second = await two(stage, postgres_url)
-    dying = stage.children.started[1]
+    second, first = await two(stage, postgres_url, timeout="3s")
+    dying = stage.children.started[2]
     sending = asyncio.ensure_future(Leader(first, 7).create("k-1", X_Sandbox_Fault="hold:k-1"))
     await stage.until_held("k-1")
     dying.kill()
