@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gateway.store.postgres import Where
 
 PAYLOAD_MAX_BYTES: Final = 7500  # PostgreSQL takes less than 8000
+LISTENER: Final = "fencegate listener"
 DEAF_S: Final = 1.0
 """How often whoever waits is woken while nothing can be heard; also between two tries to."""
 PROOF_S: Final = 2.0
@@ -79,7 +80,7 @@ class Hearing:
         """Listen until the connection ends. Raises StoreError where there is none."""
         from gateway.store.postgres import FAILURES, SESSION, as_database_error
 
-        connection = await self._where.connect(SESSION)
+        connection = await self._where.connect(SESSION | {"application_name": LISTENER})
         over = asyncio.Event()
         try:
             connection.add_termination_listener(lambda _: over.set())

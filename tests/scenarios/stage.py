@@ -92,11 +92,17 @@ class Stage:
         child = self.children.start("crm", python("-c", CRM, *words))
         self.crm_port = await asyncio.to_thread(wait_for_port, child, port_file)
 
-    def launch(self, *options: str, name: str = "gateway", **environment: str) -> Child:
+    def launch(
+        self,
+        *options: str,
+        name: str = "gateway",
+        program: tuple[str, ...] = ("gateway",),
+        **environment: str,
+    ) -> Child:
         """Start a gateway process and do not wait for anything."""
         self.port_file.unlink(missing_ok=True)
         words = (
-            *("-m", "gateway", "serve", "--dev", "--listen", "127.0.0.1:0"),
+            *("-m", *program, "serve", "--dev", "--listen", "127.0.0.1:0"),
             *("--policies", str(self.policies), "--ledger", f"sqlite:///{self.ledger}"),
             *("--port-file", str(self.port_file), "--log-level", "warning"),
             *("--witness", str(self.folder / f"{name}.witness")),
@@ -108,10 +114,14 @@ class Stage:
         return self.folder / "gateway.port"
 
     async def start_gateway(
-        self, *options: str, name: str = "gateway", **environment: str
+        self,
+        *options: str,
+        name: str = "gateway",
+        program: tuple[str, ...] = ("gateway",),
+        **environment: str,
     ) -> Child:
         """Start a gateway, and return once it listens (on a new port each time)."""
-        self.gateway = self.launch(*options, name=name, **environment)
+        self.gateway = self.launch(*options, name=name, program=program, **environment)
         self.port = await asyncio.to_thread(wait_for_port, self.gateway, self.port_file)
         return self.gateway
 

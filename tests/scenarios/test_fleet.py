@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.store.hearing import LISTENER
 from tests.house import Got, write_policies
 from tests.postgres_server import Server
 from tests.scenarios.caller import ask
@@ -78,7 +79,8 @@ async def test_what_cannot_be_heard_is_looked_for_once_a_second(
 
     await asyncio.to_thread(
         postgres_server.psql,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        f"WHERE application_name = '{LISTENER}'",
     )
     released_s = time.monotonic()
     assert (await ana.ask("release")).status == 200
