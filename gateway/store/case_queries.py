@@ -28,7 +28,8 @@ from gateway.store.records import SentAs
 
 _DUE: Final = (
     "SELECT id{} FROM (SELECT e.id, row_number() OVER (PARTITION BY e.destination ORDER BY e.id) "
-    "AS turn FROM (SELECT DISTINCT effect_id FROM attempt WHERE open = 1) a "
+    "AS turn FROM (SELECT DISTINCT effect_id FROM attempt INDEXED BY attempt_open "
+    "WHERE open = 1) a "
     "JOIN effect e ON e.id = a.effect_id LEFT JOIN reconciliation r ON r.effect_id = e.id "
     "WHERE e.outcome = 'unknown' AND e.abandoned = 0 AND e.key IS NOT NULL "
     "AND coalesce(r.next_at_ms, 0) <= ? AND NOT EXISTS (SELECT 1 FROM exception_case c "
