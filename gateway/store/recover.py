@@ -101,6 +101,8 @@ def recover(
         (now_ms,),
     ).rowcount
     db.execute("DELETE FROM candidate")  # what they said, they said before: they say it anew
+    if not db.alone:
+        db.execute("DELETE FROM keeper")  # whoever kept house then is not waited for
     recoveries = 1 + max([before.recoveries, *(seen.recoveries for seen in witnesses)])
     identities = {seen.identity for seen in witnesses} - {before.identity}
     after = replace(

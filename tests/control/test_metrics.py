@@ -18,7 +18,7 @@ NAMES = {
     "double_effects_prevented_total", "terms_raised_total", "policy_reload_failures_total",
     "overhead_seconds", "destination_seconds", "ledger_batch_size", "ledger_transaction_seconds",
     "ledger_lock_wait_seconds", "effects_unknown", "oldest_unknown_age_seconds", "inflight",
-    "slot_waiting", "draining", "ledger_up", "ledger_restored", "policy_last_reload_ok",
+    "slot_waiting", "draining", "ledger_up", "ledger_restored", "ledger_crash_safe", "ledger_standby_safe", "policy_last_reload_ok",
     "policy_info",
     "transitions_total", "scopes_without_leader", "scopes_without_eligible_candidate",
     "reconcile_steps_total", "reconciliation_seconds", "exceptions_open", "exceptions_overdue",

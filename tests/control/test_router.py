@@ -100,7 +100,7 @@ async def test_readyz_says_what_is_in_force(office: Office) -> None:
     said = (await office.house.get("/readyz")).json
 
     assert (said["status"], said["reasons"]) == ("ready", [])
-    assert said["ledger"] == {"ok": True, "unwritten": 0}
+    assert said["ledger"] == {"ok": True, "unwritten": 0, "unsafe": False}
     assert said["policies"]["destinations"] == ["crm", "erp"]
     assert said["policies"]["digest"] == office.panel.policies().digest
 

@@ -116,7 +116,7 @@ async def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(stage):
     await stage.start()
     assert (await stage.leader().create("k-1")).status == 201
     await stage.terminate()
-    stage.change_ledger("INSERT INTO schema_migration VALUES (9999, 'later', 'ab', 1)")
+    stage.change_ledger("INSERT INTO schema_migration VALUES (9999, 'later', 'ab', 1, 0)")
 
     said = await refused(stage.launch(name="older"))
     stage.change_ledger("DELETE FROM schema_migration WHERE number = 9999")
