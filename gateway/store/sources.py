@@ -50,8 +50,9 @@ class FileSource:
 
     async def rows(self, text: str, parameters: Sequence[Any]) -> list[Any]:
         try:
-            async with self._db.execute(text, parameters) as cursor:
-                return list(await cursor.fetchall())
+            # In one go: a statement that is half read keeps its snapshot open, and another one that
+            # is begun meanwhile would not see what was committed since.
+            return list(await self._db.execute_fetchall(text, parameters))
         except sqlite3.Error as error:
             raise StoreError(f"the ledger cannot be read: {error}") from error
 
