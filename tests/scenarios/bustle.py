@@ -67,11 +67,16 @@ class Bustle:
         return throw < 0.20
 
     async def _work(self, leadership: Leadership, n: int) -> None:
-        """Do one item: what is sent depends on its number alone, never on who sends it."""
+        """Do one item: what is sent depends on its number alone, never on who sends it.
+
+        What is cut off is told too: its write may be under way, and the next one under its key
+        says nothing of it.
+        """
         method, path = ("PATCH", f"/notes/note-{n // 4 % NOTES + 1}") if n % 4 == 0 else CONTACT
         began_s = time.monotonic()
-        key = error = None
-        effect = "not sent"
+        key: str | None = None
+        error: str | None = "cut off"
+        effect = "unknown"
         try:
             with leadership.item(f"lead-{n}") as fence:
                 key = fence.key_for(method, "crm", path)
@@ -84,19 +89,19 @@ class Bustle:
                     wait_s=1,
                     patience_s=self._dice.choice((0.0, 1.0)),
                 )
-            effect = "confirmed" if answer.outcome == "confirmed" else "none"
+            effect, error = "confirmed" if answer.outcome == "confirmed" else "none", None
         except LeadershipLost as lost:
             error = "LeadershipLost"
-            if lost.answer is not None:
-                effect = lost.effect
+            effect = "not sent" if lost.answer is None and not lost.unanswered else lost.effect
         except FencegateError as refused:
             error, effect = refused.slug or type(refused).__name__, refused.effect
-        self._tell(
-            "sent",
-            key=key,
-            term=leadership.term,
-            holder=leadership.holder,
-            began_s=began_s,
-            effect=effect,
-            error=error,
-        )
+        finally:
+            self._tell(
+                "sent",
+                key=key,
+                term=leadership.term,
+                holder=leadership.holder,
+                began_s=began_s,
+                effect=effect,
+                error=error,
+            )
