@@ -147,8 +147,7 @@ async def _drip(fault: Fault, exchange: Exchange) -> web.StreamResponse:
 
 async def _hang(fault: Fault, exchange: Exchange) -> web.StreamResponse:
     exchange.apply()
-    # aiohttp has no event for the peer's leaving, so look.
-    while exchange.request.transport is not None:  # noqa: ASYNC110
+    while exchange.request.transport is not None:  # noqa: ASYNC110 - no event for its leaving
         await asyncio.sleep(PEER_CHECK_S)
     return Silence()
 

@@ -12,6 +12,7 @@ from gateway.outbound.headers import request_headers
 from gateway.outbound.login import login_header
 from tests.outbound.sending import read, silence, to, whole, write
 from tests.raw_destination import (
+    Behaviour,
     RawDestination,
     answer,
     chunked,
@@ -230,9 +231,9 @@ async def test_answers_without_a_body_are_complete_at_once(
     ],
 )
 async def test_a_cut_body_is_never_taken_for_a_whole_one(
-    crm: RawDestination, outbound: Outbound, behaviour: object, complete: bool, delimited: bool
+    crm: RawDestination, outbound: Outbound, behaviour: Behaviour, complete: bool, delimited: bool
 ) -> None:
-    crm.default = behaviour  # type: ignore[assignment]
+    crm.default = behaviour
 
     result = await outbound.send_once(to(crm), write())
 

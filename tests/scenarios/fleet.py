@@ -12,8 +12,7 @@ from gateway.demo.processes import Child, wait_for_port
 from gateway.store.postgres import Where
 from gateway.store.postgres_source import PostgresSource
 from gateway.store.queries import Reader
-from gateway.store.records import EffectFilter, EffectRecord
-from tests.scenarios.stage import Stage, until
+from tests.scenarios.stage import Stage
 
 BALANCER = """
 global
@@ -81,31 +80,5 @@ class Fleet(Stage):
     async def kill_one(self, port: int) -> None:
         await asyncio.to_thread(self.gateways[port].kill)
 
-    async def effects(self) -> dict[str, EffectRecord]:
-        """Return every effect in the ledger by its key."""
-        reader = Reader(await PostgresSource.open(Where(self.url)))
-        found: dict[str, EffectRecord] = {}
-        try:
-            cursor: str | None = None
-            while True:
-                page, cursor = await reader.effects(EffectFilter(limit=500, cursor=cursor))
-                found |= {effect.key or effect.id: effect for effect in page}
-                if cursor is None:
-                    return found
-        finally:
-            await reader.close()
-
-    async def until_all_ready(self) -> None:
-        async def ready() -> bool:
-            mine = self.port
-            try:
-                for port in self.gateways:
-                    self.port = port
-                    got = await self.readyz()
-                    if got is None or got.status != 200:
-                        return False
-            finally:
-                self.port = mine
-            return True
-
-        await until(ready, "every gateway to be ready")
+    async def reader(self) -> Reader:
+        return Reader(await PostgresSource.open(Where(self.url)))

@@ -202,9 +202,12 @@ class Stage:
     async def release(self, name: str) -> None:
         await self.crm("POST", f"/_sandbox/release/{name}")
 
+    async def reader(self) -> Reader:
+        return await Reader.open(self.ledger)
+
     async def effects(self) -> dict[str, EffectRecord]:
         """Return every effect in the ledger by its key."""
-        reader = await Reader.open(self.ledger)
+        reader = await self.reader()
         found: dict[str, EffectRecord] = {}
         try:
             cursor: str | None = None

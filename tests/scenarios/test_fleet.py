@@ -46,16 +46,24 @@ async def follow(at: At, version: int, wait_s: int = 20) -> tuple[Got, float]:
     return got, time.monotonic()
 
 
+async def waiting_follower(holder: Holder) -> asyncio.Task[tuple[Got, float]]:
+    """Return a follower that has been taken up: its gateway has answered others behind it."""
+    version = (await holder.look())["version"]
+    waiting = asyncio.create_task(follow(holder.stage, version))
+    for _ in range(3):
+        await holder.look()
+    assert not waiting.done()
+    return waiting
+
+
 async def test_a_follower_at_one_gateway_hears_of_a_release_at_the_other(
     stage: Stage, postgres_url: str
 ):
     first, second = await fleet(stage, postgres_url)
     ana, bo = Holder(first, "ana#1"), Holder(second, "bo#1")
     assert (await ana.ask("acquire")).status == 201
-    version = (await bo.look())["version"]
+    waiting = await waiting_follower(bo)
 
-    waiting = asyncio.ensure_future(follow(second, version))
-    await asyncio.sleep(0.3)  # not to wait for anything, but to let it wait
     released_s = time.monotonic()
     assert (await ana.ask("release")).status == 200
     got, heard_s = await waiting
@@ -73,9 +81,7 @@ async def test_what_cannot_be_heard_is_looked_for_once_a_second(
     first, second = await fleet(stage, postgres_url)
     ana, bo = Holder(first, "ana#1"), Holder(second, "bo#1")
     assert (await ana.ask("acquire")).status == 201
-    version = (await bo.look())["version"]
-    waiting = asyncio.ensure_future(follow(second, version))
-    await asyncio.sleep(0.3)
+    waiting = await waiting_follower(bo)
 
     await asyncio.to_thread(
         postgres_server.psql,
