@@ -27,7 +27,7 @@ leadership: function
 lease: {ttl: 20s, renew_every: 5s, margin: 3s}
 exceptions: {owner: ops-comercial, deadline: 4h}
 """
-LIMITS = "{timeout: 300ms, connect: 100ms, settle: 100ms, barrier_wait: 300ms}"
+LIMITS = "{timeout: 1s, connect: 500ms, settle: 100ms, barrier_wait: 300ms}"
 
 
 @dataclass
@@ -89,6 +89,12 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
     if request.param == "sqlite":
         return FileSite(tmp_path)
     return DatabaseSite(tmp_path, request.getfixturevalue("postgres_server"))
+
+
+@pytest.fixture
+def file_site(tmp_path: Path) -> FileSite:
+    """For what the stores do alike by the suite that runs on both."""
+    return FileSite(tmp_path)
 
 
 @dataclass
@@ -201,11 +207,11 @@ async def test_after_the_recovery_no_lost_term_and_no_lost_key_gets_through(
         assert writes(crm) == ["/notes/k-1", "/notes/k-2", "/notes/k-3"]
 
 
-async def test_a_person_says_what_became_of_the_lost_keys(site: Site, crm: RawDestination):
-    await lose(site, crm)
-    assert (await recover(site, "--yes")).code == 0
+async def test_a_person_says_what_became_of_the_lost_keys(file_site: FileSite, crm: RawDestination):
+    await lose(file_site, crm)
+    assert (await recover(file_site, "--yes")).code == 0
 
-    async with opened(site, crm) as desk:
+    async with opened(file_site, crm) as desk:
         term = await desk.lead("cid#1")
         for key in ("k-3", "k-4"):
             assert (await desk.send(key, "cid#1", term)).status == 423
@@ -230,23 +236,23 @@ async def test_a_person_says_what_became_of_the_lost_keys(site: Site, crm: RawDe
     assert writes(crm) == ["/notes/k-1", "/notes/k-2", "/notes/k-3", "/notes/k-4"]
 
 
-async def test_what_is_trusted_is_sent_again(site: Site, crm: RawDestination):
-    await lose(site, crm)
-    assert (await recover(site, "--yes")).code == 0
+async def test_what_is_trusted_is_sent_again(file_site: FileSite, crm: RawDestination):
+    await lose(file_site, crm)
+    assert (await recover(file_site, "--yes")).code == 0
 
     async def trusted() -> bool:
-        said = await recover(site, "--trust", "relatorio", "--reason", "compared with the CRM")
+        said = await recover(file_site, "--trust", "relatorio", "--reason", "compared with the CRM")
         return said.code == 0
 
     await eventually(trusted)  # not before the last lost attempt is over
-    async with opened(site, crm) as desk:
+    async with opened(file_site, crm) as desk:
         sent = await desk.send("k-8", "cid#1", await desk.lead("cid#1"))
 
     assert sent.status == 200
     assert writes(crm)[-1] == "/notes/k-8"
 
 
-async def test_what_was_open_in_the_backup_is_unknown(site: Site, crm: RawDestination):
+async def test_what_was_open_in_the_backup_is_unknown(file_site: FileSite, crm: RawDestination):
     """Its answer came after the backup, and nobody knows it any more."""
     held = asyncio.Event()
 
@@ -255,17 +261,17 @@ async def test_what_was_open_in_the_backup_is_unknown(site: Site, crm: RawDestin
         await asyncio.Event().wait()
 
     crm.on("/notes/k-1", hold)
-    async with opened(site, crm) as desk:
+    async with opened(file_site, crm) as desk:
         term = await desk.lead("ana#1")
         sending = asyncio.ensure_future(desk.send("k-1", "ana#1", term))
         await held.wait()
-        await asyncio.to_thread(site.back_up)
+        await asyncio.to_thread(file_site.back_up)
         await sending
         await desk.send("k-2", "ana#1", term)
-    await asyncio.to_thread(site.restore)
-    assert (await recover(site, "--yes", "--force")).code == 0
+    await asyncio.to_thread(file_site.restore)
+    assert (await recover(file_site, "--yes", "--force")).code == 0
 
-    async with opened(site, crm) as desk:
+    async with opened(file_site, crm) as desk:
         again = await desk.send("k-1", "bo#1", await desk.lead("bo#1"))
 
     assert (again.status, again.problem) == (423, "outcome-unknown")
@@ -302,22 +308,24 @@ async def test_a_running_gateway_notices_and_goes_on_by_itself_after_the_recover
     assert writes(crm) == ["/notes/k-1"]
 
 
-async def test_a_native_key_settles_a_lost_effect_without_a_person(site: Site, crm: RawDestination):
+async def test_a_native_key_settles_a_lost_effect_without_a_person(
+    file_site: FileSite, crm: RawDestination
+):
     route = (
         '{match: "POST /{rest*}", does: write, guard: native_key, '
         'native_key: {header: Idempotency-Key, value: "{effect}", window: 24h, '
         "repeat_returns: everything}}"
     )
     async with AsyncExitStack() as stack:
-        desk = await stack.enter_async_context(opened(site, crm, route))
+        desk = await stack.enter_async_context(opened(file_site, crm, route))
         term = await desk.lead("ana#1")
         assert (await desk.send("k-0", "ana#1", term)).status == 200
-        await asyncio.to_thread(site.back_up)
+        await asyncio.to_thread(file_site.back_up)
         assert (await desk.send("k-1", "ana#1", term)).status == 200
-    await asyncio.to_thread(site.restore)
-    assert (await recover(site, "--yes")).code == 0
+    await asyncio.to_thread(file_site.restore)
+    assert (await recover(file_site, "--yes")).code == 0
 
-    async with opened(site, crm, route) as desk:
+    async with opened(file_site, crm, route) as desk:
         term = await desk.lead("bo#1")
         assert (await desk.send("k-1", "bo#1", term)).status == 423
 

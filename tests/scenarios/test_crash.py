@@ -26,7 +26,7 @@ async def crash(stage: Stage, load: Load, throws: random.Random) -> None:
 
 
 async def test_a_gateway_killed_at_any_moment_does_nothing_twice_and_forgets_nothing(stage):
-    throws, kills = dice("crash"), count(small=15, full=200)
+    throws, kills = dice("crash"), count(small=10, full=200)
     # Slow enough for a write to be still on its way when the next term begins.
     await stage.start(timeout="3s")
     load = Load(stage, throws, slow="delay:2500ms")

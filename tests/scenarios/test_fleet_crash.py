@@ -28,7 +28,7 @@ async def test_gateways_killed_at_any_moment_do_nothing_twice_and_forget_nothing
     program = balancer()
     if program is None:
         pytest.skip("HAProxy is not installed: callers have nobody to be shared out by")
-    throws, kills = dice("fleet crash"), count(small=6, full=100)
+    throws, kills = dice("fleet crash"), count(small=4, full=100)
     await fleet.open(GATEWAYS)
     await fleet.balance(program)
     load = Load(fleet, throws, slow="delay:2500ms")

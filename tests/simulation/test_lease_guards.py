@@ -32,7 +32,8 @@ def test_without_a_guard_of_leadership_a_promise_breaks(
 ):
     mutant.apply(monkeypatch)
 
-    killed_by = killer(Leadership, count(150, 1500))
+    # what chance provides depends on which tests ran before; one that is killed stops early
+    killed_by = killer(Leadership, count(600, 1500))
 
     print(f"\n{mutant.guard:42} -> {killed_by}  (seed {SEED})")
     assert killed_by is not None
