@@ -184,7 +184,7 @@ async def measure(bench: Bench, ledger: Ledger, rounds: int) -> None:
 
 
 async def keepers(reader: Reader, ledger: Ledger) -> None:
-    await reader.due(ledger.clock.now_ms(), 16)
+    await reader.due(ledger.clock.now_ms(), 16, ledger.instance)
     await reader.unknowns()
 
 

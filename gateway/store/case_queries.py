@@ -37,7 +37,7 @@ _DUE: Final = (
     "ORDER BY turn, id LIMIT ?"
 )
 # A large request lies on the disk of the gateway that took it: that one settles the effect itself.
-_DUE_HERE: Final = _DUE.format(
+DUE_HERE: Final = _DUE.format(
     "",
     " AND NOT EXISTS (SELECT 1 FROM attempt f JOIN instance i ON i.id = f.instance "
     "WHERE f.effect_id = e.id AND f.request_file IS NOT NULL AND f.instance <> ? "
@@ -75,7 +75,7 @@ async def due(rows: Rows, now_ms: int, limit: int, instance: str) -> list[str]:
     """Return unknown effects that it is time to look at: each destination's oldest first. Those
     whose request lies with another gateway that lives, or has only just ended, are its own."""
     given = [now_ms, instance, now_ms - RETURNS_WITHIN_MS, DUE_OF_ONE, limit]
-    return [row[0] for row in await rows(_DUE_HERE, given)]
+    return [row[0] for row in await rows(DUE_HERE, given)]
 
 
 async def due_spooled(rows: Rows, now_ms: int, limit: int) -> list[SpooledEffect]:

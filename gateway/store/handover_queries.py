@@ -108,12 +108,11 @@ async def _ended(rows: Rows, scope: Scope, term: int) -> str | None:
 
 
 async def _effects(rows: Rows, ids: Sequence[str]) -> list[LeftEffect]:
-    marks = ",".join("?" * len(ids))
     found = await rows(
         "SELECT e.id, e.destination, e.unit, e.item, e.key, e.outcome, e.resolved_by, c.id "
         "FROM effect e LEFT JOIN exception_case c ON c.effect_id = e.id "
-        f"AND c.closed_at_ms IS NULL WHERE e.id IN ({marks}) ORDER BY e.id",
-        ids,
+        "AND c.closed_at_ms IS NULL WHERE e.id IN (SELECT value FROM json_each(?)) ORDER BY e.id",
+        [orjson.dumps(ids).decode()],
     )
     return [
         LeftEffect(

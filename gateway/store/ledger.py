@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from gateway.clock import Clock
 from gateway.core.effect import Outcome
@@ -50,6 +51,8 @@ from gateway.store.watch import Restored, Watch
 from gateway.store.work import WorkVerb
 from gateway.store.work_records import WorkAnswer
 from gateway.store.writer import Observer, Writer
+
+_KEPT_FILES: Final = "SELECT request_file FROM attempt WHERE request_file IS NOT NULL"
 
 
 class Ledger:
@@ -354,7 +357,8 @@ class Ledger:
 
     async def kept_files(self) -> set[str]:
         """Return the spooled requests that effects still need."""
-        return await self._writer.run(_kept_files)
+        found = await (await self.reader()).source.rows(_KEPT_FILES, ())  # long, beside the writer
+        return {name for (name,) in found}
 
     async def risks(self) -> list[Risk]:
         """Return how what is committed here may be lost."""
@@ -372,8 +376,3 @@ def _start(db: Database, now_ms: int, instance: str, jump_ms: int) -> int:
         db.lock(Wanted(alone=True))
         upkeep.hold_seals(db, now_ms, jump_ms)
     return upkeep.strand(db, now_ms, instance)
-
-
-def _kept_files(db: Database, now_ms: int) -> set[str]:
-    found = db.execute("SELECT request_file FROM attempt WHERE request_file IS NOT NULL")
-    return {name for (name,) in found.fetchall()}

@@ -217,10 +217,12 @@ class Reader:
         return await case_queries.alerts_due(self._all, now_ms, limit)
 
     async def _attempts(self, ids: Sequence[str]) -> dict[str, list[AttemptRecord]]:
-        marks = ",".join("?" * len(ids))
-        text = f"{_ATTEMPT} WHERE effect_id IN ({marks}) ORDER BY effect_id, n"
+        # By a list of one parameter: its plan does not depend on how many there are.
+        text = (
+            f"{_ATTEMPT} WHERE effect_id IN (SELECT value FROM json_each(?)) ORDER BY effect_id, n"
+        )
         grouped: dict[str, list[AttemptRecord]] = {}
-        for row in await self._all(text, ids):
+        for row in await self._all(text, [orjson.dumps(ids).decode()]):
             grouped.setdefault(row[0], []).append(_attempt(row[1:]))
         return grouped
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 import orjson
@@ -105,7 +106,8 @@ def strand(db: Database, now_ms: int, instance: str) -> int:
     if not db.alone:
         over += " AND instance NOT IN (SELECT id FROM instance WHERE stopped_at_ms IS NULL)"
     late = db.execute(
-        "SELECT DISTINCT effect_id FROM attempt WHERE open = 1 AND outcome IS NULL "
+        "SELECT DISTINCT effect_id FROM attempt INDEXED BY attempt_open "
+        "WHERE open = 1 AND outcome IS NULL "
         f"AND (({over}) OR deadline_at_ms + ? < ?)",
         (instance, STRANDED_AFTER_MS, now_ms),
     ).fetchall()
@@ -257,7 +259,8 @@ def _in_the_way(db: Database, now_ms: int, identity: Identity) -> list[str]:
             "with --force-policies"
         )
     (count,) = db.execute(
-        f"SELECT count(*) FROM attempt WHERE open = 1 AND {column} = ?", (identity.name,)
+        f"SELECT count(*) FROM attempt INDEXED BY attempt_open WHERE open = 1 AND {column} = ?",
+        (identity.name,),
     ).fetchone()
     if count:
         complaints.append(
@@ -300,12 +303,14 @@ def forget(db: Database, now_ms: int, kept: Kept) -> Forgotten:
     Only confirmed effects give up their answers: an unknown one keeps its evidence, and its
     request, for as long as it is unknown.
     """
-    through, more = _expire_answers(db, now_ms - kept.bodies_ms, kept.limit)
+    done, through, more = _expire_answers(db, now_ms - kept.bodies_ms, kept.limit)
     bodies = db.execute(
         "UPDATE answer SET body = NULL, headers = '[]', state = 'expired' "
         "WHERE seq > ? AND seq <= ? AND state <> 'evidence' AND body IS NOT NULL",
-        through,
+        (done, through),
     ).rowcount
+    if more:  # what has no index is gone through once, at the end
+        return Forgotten(bodies, 0, more)
     refusals = db.execute(
         "DELETE FROM refusal WHERE last_at_ms < ?", (now_ms - kept.refusals_ms,)
     ).rowcount
@@ -316,25 +321,26 @@ def forget(db: Database, now_ms: int, kept: Kept) -> Forgotten:
     return Forgotten(bodies, refusals, more)
 
 
-def _expire_answers(db: Database, before_ms: int, limit: int) -> tuple[tuple[int, int], bool]:
-    """Return the span of answers whose time is over, and whether there are more.
+def _expire_answers(db: Database, before_ms: int, limit: int) -> tuple[int, int, bool]:
+    """Return behind which answer and up to which one time is over, and whether there may be more.
 
     Answers are appended in the order of time, so how far retention has come is one number;
-    an index by age would cost every request to spare one sweep an hour.
+    an index by age would cost every request to spare one sweep an hour. The first that is to be
+    kept ends the sweep: those behind it are not looked at, however many they are.
     """
     row = db.execute("SELECT value FROM ledger_meta WHERE name = 'answers_expired'").fetchone()
     done = int(row[0]) if row else 0
     found = db.execute(
-        "SELECT seq FROM answer WHERE seq > ? AND at_ms < ? ORDER BY seq LIMIT ?",
-        (done, before_ms, limit),
+        "SELECT seq, at_ms FROM answer WHERE seq > ? ORDER BY seq LIMIT ?", (done, limit)
     ).fetchall()
-    through = found[-1][0] if found else done
+    over = [seq for seq, _ in takewhile(lambda row: row[1] < before_ms, found)]
+    through = over[-1] if over else done
     db.execute(
         "INSERT INTO ledger_meta (name, value) VALUES ('answers_expired', ?) "
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (str(through),),
     )
-    return (done, through), len(found) >= limit
+    return done, through, len(over) >= limit
 
 
 def alert_sent(db: Database, now_ms: int, *, seq: int, error: str | None, again_in_ms: int) -> None:

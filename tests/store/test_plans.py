@@ -11,6 +11,7 @@ import pytest
 
 from gateway.core.effect import Outcome
 from gateway.core.ids import Scope
+from gateway.store import case_queries
 from gateway.store.batch import Batch
 from gateway.store.migrate import migrate
 from gateway.store.operations import Admission
@@ -18,6 +19,7 @@ from gateway.store.records import AnswerState
 from gateway.store.rows import read_answer
 from gateway.store.settling import Settling, StreamEnd
 from gateway.store.sqlite import SqliteDatabase
+from gateway.store.upkeep import Kept, forget, strand
 from gateway.store.wanted import Wanted
 from tests.conformance.books import answer, proposal, settlement
 
@@ -141,3 +143,41 @@ def test_scopes_without_a_row_have_accepted_nothing(db: sqlite3.Connection):
     batch.load(Wanted(scopes={Scope("report"), Scope("report", "u-1")}))
 
     assert {row.highest_term for row in batch.scopes.values()} == {0}
+
+
+def test_what_looks_for_unfinished_effects_reads_open_attempts_alone(db: sqlite3.Connection):
+    listener = Listener(db)
+    strand(listener, NOW_MS, "instance")
+    texts = [*listener.heard, case_queries.DUE_HERE]
+
+    for text in texts:
+        marks = [0] * (text.count("?"))
+        plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {text}", marks)]
+        assert [step for step in plan if step.startswith("SCAN attempt")] == [
+            "SCAN attempt USING INDEX attempt_open"
+        ], text
+
+
+def test_retention_that_has_nothing_to_do_looks_at_one_span_of_answers(db: sqlite3.Connection):
+    """Whatever is kept behind it is not gone through to find that all of it is young."""
+    kept = Kept(bodies_ms=1000, limit=10)
+    play(db, 0)
+    young = db.execute("SELECT seq, effect_id, n, status, headers, body_bytes, state FROM answer")
+    (first, *_) = young.fetchall()
+    db.executemany(
+        "INSERT INTO answer (seq, effect_id, n, status, headers, body_bytes, state, at_ms) "
+        "VALUES (?, 'e', 1, 201, '[]', 0, 'complete', ?)",
+        [(first[0] + n, NOW_MS + 20_000) for n in range(1, 5000)],
+    )
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    db.set_progress_handler(step, 100)
+    done = forget(db, NOW_MS + 20_000, kept)
+    db.set_progress_handler(None, 0)
+
+    assert (done.bodies, done.more) == (1, False)
+    assert steps < 20

@@ -12,6 +12,7 @@ import pytest
 from gateway.core.effect import Outcome
 from gateway.core.errors import InvariantError, LedgerUnavailable
 from gateway.store.ledger import Ledger
+from gateway.store.upkeep import Kept
 from gateway.store.writer import MAX_BATCH, Writer
 from tests.conformance.books import Books, proposal, verdict
 
@@ -247,7 +248,7 @@ async def test_jobs_keep_their_order_and_a_solo_job_goes_alone(books: Books):
         note("b", books.admit("b")),
         note("strand", books.ledger.strand()),
         note("c", books.admit("c")),
-        note("kept", books.ledger.kept_files()),
+        note("kept", books.ledger.forget(Kept())),
         note("beat", books.ledger.beat()),
         note("d", books.admit("d")),
     )
