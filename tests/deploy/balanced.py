@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,14 +49,14 @@ class Balanced:
         return await ask(self.port, request(method, target, body=body), method)
 
 
-def adapted(port: int, gateways: tuple[RawDestination, RawDestination], checks: str) -> str:
+def adapted(port: int, gateways: Iterable[int], checks: str) -> str:
     """Return the shipped text with this machine's addresses, and nothing else changed but how
     often health is asked for."""
     text = CONFIG.read_text("utf-8")
     changes = {"bind :8080": f"bind 127.0.0.1:{port}", ORDINARY: checks}
     changes |= {
-        f"gateway-{number}:8080": f"127.0.0.1:{gateway.port}"
-        for number, gateway in enumerate(gateways, 1)
+        f"gateway-{number}:8080": f"127.0.0.1:{listens}"
+        for number, listens in enumerate(gateways, 1)
     }
     for shipped, ours in changes.items():
         assert shipped in text, shipped
@@ -69,7 +69,7 @@ async def balanced(program: str, folder: Path, checks: str = OFTEN) -> AsyncIter
     async with RawDestination() as first, RawDestination() as second:
         port = quiet_port()
         config = folder / "haproxy.cfg"
-        config.write_text(adapted(port, (first, second), checks), "utf-8")
+        config.write_text(adapted(port, (first.port, second.port), checks), "utf-8")
         with Children(folder) as children:
             child = children.start("haproxy", [program, "-db", "-f", str(config)])
             await _until_open(port, child.process)
